@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a test says which requirement was broken, and by what history."""
+
+from __future__ import annotations
+
+from typing import final
+
+
+@final
+class Violation(AssertionError):
+    """A subject broke a requirement.
+
+    Args:
+        requirement: the contract id that was broken ("GATE-01"), or None when the test
+            carries a single id in its marker.
+        story: the shortest history that shows it, in a few short lines that a person can follow.
+    """
+
+    def __init__(self, requirement: str | None, story: str) -> None:
+        """Keep both parts readable for the report, and the story as the message."""
+        super().__init__(story if requirement is None else f"{requirement}: {story}")
+        self.requirement = requirement
+        self.story = story

@@ -1,2 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reference startup plan for vLLM, and the suite that judges any implementation of one."""
+"""A reference startup plan for vLLM, and the suite that judges any implementation of one.
+
+The functions have the names and the behaviour of `vllm/v1/worker/startup_plan.py`, so that this
+package can stand in its place. Importing it imports neither torch nor vLLM.
+"""
+
+from __future__ import annotations
+
+from .gate import Memory
+from .plan import PLAN_SCHEMA_VERSION, InvalidPlanError, Plan
+from .worker import (
+    _applicable_kv_cache_memory_bytes,
+    _load_plan,
+    _plan_path,
+    compute_plan_fingerprint,
+    maybe_apply_startup_plan,
+    maybe_save_startup_plan,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PLAN_SCHEMA_VERSION",
+    "InvalidPlanError",
+    "Memory",
+    "Plan",
+    "_applicable_kv_cache_memory_bytes",
+    "_load_plan",
+    "_plan_path",
+    "compute_plan_fingerprint",
+    "maybe_apply_startup_plan",
+    "maybe_save_startup_plan",
+]

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much device memory a simulated rank really takes. All figures are bytes.
+
+This is the oracle's half of the world: it knows every input that moves memory and nothing about
+keys. The sizes are made up, and chosen so that each input that moves memory at all moves more than
+the worker's safety buffer: a factor that is missing from a key then ends in an out-of-memory error.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Final, final
+
+from .simulation import GIB, MIB
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .simulation import Device, Runtime
+
+SAFETY_BUFFER: Final = 150 * MIB
+"""What vLLM's worker takes off the value that it saves (`gpu_worker.py`)."""
+
+_STEP: Final = 2 * MIB
+_WEIGHTS: Final = 14 * GIB
+_NON_TORCH: Final = GIB
+_ACTIVATIONS: Final = 6 * GIB
+_GRAPHS: Final = GIB
+
+
+@final
+class Footprint:
+    """What one rank takes besides its KV cache, in bytes.
+
+    Args:
+        weights: loaded weights; the worker knows this figure after loading.
+        persistent: workspaces, communication buffers, draft-model buffers, CUDA context.
+        activations: transient peak of a forward pass.
+        graphs: CUDA graphs.
+    """
+
+    __slots__ = ("activations", "graphs", "persistent", "weights")
+
+    def __init__(self, weights: int, persistent: int, activations: int, graphs: int) -> None:
+        """Hold the four parts."""
+        self.weights = weights
+        self.persistent = persistent
+        self.activations = activations
+        self.graphs = graphs
+
+    @property
+    def total(self) -> int:
+        """Everything besides the KV cache, at the worst moment."""
+        return self.weights + self.persistent + self.activations + self.graphs
+
+
+def footprint(engine: Engine, rank: int, device: Device, runtime: Runtime) -> Footprint:
+    """What `rank` of `engine` takes on `device` under `runtime`: a pure function of its inputs."""
+    moved = sum(engine.moved.values())
+    persistent = _NON_TORCH + _versions(runtime) + _spread(device.name, device.capability)
+    # Uneven layers and experts: ranks and replicas of one engine do not take the same.
+    uneven = rank * 256 * MIB + engine.replica * 384 * MIB
+    share = _WEIGHTS // engine.world_size
+    return Footprint(
+        weights=share + uneven + engine.heavier_weights,
+        persistent=persistent + (engine.world_size - 1) * 320 * MIB,
+        activations=_ACTIVATIONS + moved,
+        graphs=_GRAPHS,
+    )
+
+
+_known_versions: dict[tuple[str | None, ...], int] = {}
+
+
+def _versions(runtime: Runtime) -> int:
+    versions = runtime.versions()
+    found = _known_versions.get(versions)
+    if found is None:
+        found = _known_versions[versions] = _spread(*versions)
+    return found
+
+
+def _spread(*inputs: object) -> int:
+    """A size between 0 and 2 GiB that differs by at least 256 MiB for most different inputs."""
+    return zlib.crc32(repr(inputs).encode()) % 8 * (256 * MIB) // _STEP * _STEP

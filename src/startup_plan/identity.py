@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who this worker is: its own device, the runtime under it, the libraries beside it."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+from typing import Any, Final
+
+from . import _vllm
+
+_LIBRARIES: Final = (
+    # accelerator runtimes that bring their own version where torch.version.cuda is empty (KEY-05)
+    "torch_npu", "torch-xla", "intel-extension-for-pytorch", "torch_mlu", "torch_musa",
+    "habana-torch-plugin",
+    # kernels and communicators whose buffers fall into the measurement
+    "triton", "flashinfer-python", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-cublas-cu12",
+    "deep_ep", "deep_gemm", "amd-aiter",
+)  # fmt: skip
+
+
+class IdentityError(Exception):
+    """It cannot be said who this worker is, so there is no plan for this boot (KEY-17)."""
+
+
+def device_index(worker: Any) -> int:
+    """The index of the worker's own device, as the platform's per-device queries take it.
+
+    Raises:
+        IdentityError: the worker has no device yet.
+    """
+    for found in (
+        getattr(getattr(worker, "device", None), "index", None),
+        getattr(worker, "local_rank", None),
+    ):
+        if type(found) is int and found >= 0:
+            return found
+    raise IdentityError("the worker has no device yet")
+
+
+def current_device_index() -> int:
+    """The index of the device this process has chosen, for callers that have no worker at hand."""
+    import torch  # noqa: PLC0415  # importing this package must not import torch
+
+    return int(torch.accelerator.current_device_index())
+
+
+def describe_device(index: int) -> dict[str, object]:
+    """Name, total memory in bytes and capability of device `index` (KEY-03, KEY-04).
+
+    Raises:
+        IdentityError: the platform answers with nothing.
+    """
+    platform = _vllm.platform()
+    name = platform.get_device_name(index)
+    total = platform.get_device_total_memory(index)
+    if not name or not total:
+        raise IdentityError(f"the platform does not know device {index}")
+    capability = platform.get_device_capability(index)
+    return {
+        "device_name": str(name),
+        "device_total_memory": int(total),
+        "device_capability": None if capability is None else str(capability),
+    }
+
+
+def describe_runtime() -> dict[str, object]:
+    """Versions of vLLM, torch, the accelerator runtime and its libraries (KEY-05, KEY-06)."""
+    import torch  # noqa: PLC0415  # importing this package must not import torch
+
+    runtime: dict[str, object] = {"vllm": _vllm.version(), "torch": str(torch.__version__)}
+    for name in ("cuda", "hip", "xpu"):
+        found = getattr(torch.version, name, None)
+        runtime[name] = None if found is None else str(found)
+    runtime["libraries"] = library_versions()
+    return runtime
+
+
+@functools.cache
+def library_versions() -> dict[str, str]:
+    """Installed versions of the libraries that take device memory; they cannot change in a run."""
+    versions = {}
+    for name in _LIBRARIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions

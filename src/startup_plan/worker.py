@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One boot of one worker: look up, ask the group, apply; later save under the same key.
+
+`vllm/v1/worker/gpu_worker.py` calls `maybe_apply_startup_plan` before it measures memory and
+`maybe_save_startup_plan` after it has captured its CUDA graphs. Whatever goes wrong here costs a
+profiling run and a line in the log, never a boot.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from typing import Any, final
+
+from . import _vllm, fingerprint, gate, group, identity, plan, store
+from .plan import PLAN_SCHEMA_VERSION, InvalidPlanError, Plan
+
+_REMEMBERED = "_startup_plan_lookup"
+
+
+@final
+class Lookup:
+    """What was found out at the start of a boot, kept until its end (KEY-16).
+
+    Args:
+        fingerprint: the key, or None if there can be no plan for this boot (KEY-17).
+        factors: the inputs behind the key, in brief.
+        memory: what the worker knew of its device.
+        reason: why there is no key.
+    """
+
+    __slots__ = ("factors", "fingerprint", "memory", "reason")
+
+    def __init__(
+        self,
+        fingerprint: str | None,
+        factors: dict[str, object],
+        memory: gate.Memory | None,
+        reason: str = "",
+    ) -> None:
+        """Hold the findings."""
+        self.fingerprint = fingerprint
+        self.factors = factors
+        self.memory = memory
+        self.reason = reason
+
+
+def compute_plan_fingerprint(
+    vllm_config: Any, rank: int, world_size: int, worker: Any = None
+) -> str:
+    """The key of a rank's plan: 16 lowercase hexadecimal characters.
+
+    Args:
+        vllm_config: the engine's `VllmConfig`.
+        rank: the worker's rank in its group.
+        world_size: the number of ranks of that group.
+        worker: the worker itself, whose own device then counts; without it the device that
+            this process has chosen does.
+
+    Raises:
+        Exception: whatever a query of the device, the runtime or the configuration raises.
+    """
+    return fingerprint.key_of(_factors(vllm_config, rank, world_size, worker)[0])
+
+
+def maybe_apply_startup_plan(worker: Any) -> None:
+    """Set `worker.cache_config.kv_cache_memory_bytes` (bytes) if a plan may be applied.
+
+    A no-op unless `VLLM_ENABLE_STARTUP_PLAN=1`; an explicit value stays as it is (GATE-05).
+    Whatever happens is said in one line of the log (LOG-01) and nothing is raised.
+    """
+    if not _vllm.envs().VLLM_ENABLE_STARTUP_PLAN:
+        return
+    logger = _vllm.logger()
+    if worker.cache_config.kv_cache_memory_bytes is not None:
+        logger.info("Startup plan: not used, kv_cache_memory_bytes was set explicitly.")
+        return
+    found = look_up(worker)
+    setattr(worker, _REMEMBERED, found)
+    if found.fingerprint is None or found.memory is None:
+        logger.warning("Startup plan: none for this boot, %s; profiling.", found.reason)
+        return
+    path = _plan_path(found.fingerprint)
+    try:
+        candidate = _load_plan(found.fingerprint)
+        if candidate is None:
+            logger.info("Startup plan: none found at %s; profiling.", path)
+            return
+        reason = gate.refusal(candidate, found.memory) or group.disagreement(worker)
+    except (store.UnreadableError, InvalidPlanError) as error:
+        logger.warning("Startup plan: ignoring what lies at %s, %s; profiling.", path, error)
+        return
+    except Exception as error:
+        logger.warning("Startup plan: not applied, %s; profiling.", _told(error))
+        return
+    if reason is not None:
+        logger.info("Startup plan: %s not applied, %s; profiling.", found.fingerprint, reason)
+        return
+    worker.cache_config.kv_cache_memory_bytes = candidate.kv_cache_memory_bytes
+    logger.info(
+        "Startup plan: applied %s, KV cache %s, free memory %s, baseline %s; not measuring.",
+        found.fingerprint,
+        gate.size(candidate.kv_cache_memory_bytes),
+        gate.size(found.memory.free),
+        gate.size(candidate.free_memory_baseline),
+    )
+
+
+def maybe_save_startup_plan(worker: Any, kv_cache_memory_bytes: int) -> None:
+    """Store what this boot measured, under the key that it looked up (KEY-16).
+
+    A no-op unless `VLLM_ENABLE_STARTUP_PLAN=1`, and where the value was given or applied rather
+    than measured (GATE-05, BOOT-04). A failure is said in the log, never raised.
+
+    Args:
+        worker: the worker that measured.
+        kv_cache_memory_bytes: the KV-cache size, in bytes, that a later boot shall use.
+    """
+    if not _vllm.envs().VLLM_ENABLE_STARTUP_PLAN:
+        return
+    logger = _vllm.logger()
+    if worker.cache_config.kv_cache_memory_bytes is not None:
+        logger.info("Startup plan: not saved, the KV-cache size was given, not measured.")
+        return
+    found = getattr(worker, _REMEMBERED, None) or look_up(worker)
+    if found.fingerprint is None or found.memory is None:
+        logger.warning("Startup plan: not saved, %s.", found.reason)
+        return
+    try:
+        record = Plan(
+            found.fingerprint,
+            gate.storable(kv_cache_memory_bytes, found.memory),
+            found.memory.free,
+            found.memory.weights,
+            found.factors,
+        )
+        path = _plan_path(found.fingerprint)
+        store.save(path, plan.encode(record))
+    except gate.UnstorableError as error:
+        logger.warning("Startup plan: not saved, %s.", error)
+    except MemoryError:
+        raise
+    except Exception as error:
+        logger.warning("Startup plan: not saved, %s.", _told(error))
+    else:
+        logger.info("Startup plan: saved %s to %s.", gate.size(record.kv_cache_memory_bytes), path)
+
+
+def look_up(worker: Any) -> Lookup:
+    """The key of this boot and what is known of its memory; never raises (KEY-17)."""
+    try:
+        factors, brief = _factors(
+            worker.vllm_config, worker.rank, worker.parallel_config.world_size, worker
+        )
+        return Lookup(fingerprint.key_of(factors), brief, _memory(worker))
+    except Exception as error:
+        return Lookup(None, {}, None, f"its identity cannot be determined ({_told(error)})")
+
+
+def _factors(
+    config: Any, rank: int, world_size: int, worker: Any
+) -> tuple[dict[str, object], dict[str, object]]:
+    if worker is None:
+        device = identity.describe_device(identity.current_device_index())
+    else:
+        device = identity.describe_device(identity.device_index(worker))
+        # A slice of a device (MIG) reports the whole to the platform, and its own size here.
+        device["visible_memory"] = operator.index(worker.init_snapshot.total_memory)
+    settings, changed = fingerprint.settings_of(config)
+    factors: dict[str, object] = {
+        "schema": PLAN_SCHEMA_VERSION,
+        "config_hash": config.compute_hash(),
+        "gpu_memory_utilization": float(config.cache_config.gpu_memory_utilization),
+        "rank": rank,
+        "world_size": world_size,
+        "environment": fingerprint.environment_of(os.environ),
+        **device,
+        **identity.describe_runtime(),
+    }
+    return factors | {"settings": settings}, factors | {"settings": changed}
+
+
+def _memory(worker: Any) -> gate.Memory:
+    snapshot = worker.init_snapshot
+    weights = getattr(getattr(worker, "model_runner", None), "model_memory_usage", None)
+    return gate.Memory(
+        operator.index(snapshot.free_memory),
+        operator.index(snapshot.total_memory),
+        float(worker.cache_config.gpu_memory_utilization),
+        None if weights is None else int(weights),
+    )
+
+
+def _plan_path(fingerprint: str) -> str:
+    """Where the plan of this key is stored (KEY-15)."""
+    return store.path_of(_vllm.envs().VLLM_CACHE_ROOT, fingerprint)
+
+
+def _load_plan(fingerprint: str) -> Plan | None:
+    """The plan stored under this key, or None if there is no file.
+
+    Raises:
+        UnreadableError, InvalidPlanError: something else lies there.
+    """
+    data = store.load(_plan_path(fingerprint))
+    return None if data is None else plan.decode(data, fingerprint)
+
+
+def _applicable_kv_cache_memory_bytes(candidate: Plan, memory: gate.Memory) -> int | None:
+    """The KV-cache size in bytes that may be applied now, or None (GATE-01, GATE-03, GATE-08)."""
+    return None if gate.refusal(candidate, memory) else candidate.kv_cache_memory_bytes
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:300]

@@ -50,7 +50,8 @@ class _LazyGroup(click.Group):
 def commands() -> None:
     """Say whether a vLLM startup plan can hand out memory that is not there.
 
-    Nor may it hang a group of ranks, or stop an engine from booting. Start with `startup-plan gate`.
+    Nor may it hang a group of ranks, or stop an engine from booting. `startup-plan gate` is
+    where to start.
     """
 
 

@@ -61,7 +61,8 @@ class Reports:
             write_report(path, render(report))
 
     def _renderers(self) -> list[tuple[Path, Callable[[Report], str]]]:
-        from startup_plan.harness.report_html import render_html  # noqa: PLC0415: when asked for
+        # When they are asked for: the command line must answer at once.
+        from startup_plan.harness.report_html import render_html  # noqa: PLC0415
         from startup_plan.harness.report_json import render_json  # noqa: PLC0415
         from startup_plan.harness.report_junit import render_junit  # noqa: PLC0415
 
@@ -149,7 +150,8 @@ def gate(
 
 
 def _judge(request: GateRequest, reports: Reports, gaps_file: Path | None) -> int:
-    from startup_plan.harness.gate_display import Display  # noqa: PLC0415: rich takes its time
+    # rich takes its time, which a complaint about an option should not wait for.
+    from startup_plan.harness.gate_display import Display  # noqa: PLC0415
 
     display = Display(sys.stdout, sys.stderr)
     with display.progress(request) as progress:

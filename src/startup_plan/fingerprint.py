@@ -14,7 +14,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from .memory_settings import field_counts, variable_counts
+from .memory_settings import excluded_fields, variable_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 _DEEPEST: Final = 16
 _LONGEST: Final = 96
+_EMPTY: Final[tuple[object, ...]] = ([], {"mapping": []}, {"set": []})
 
 
 class UnspeakableError(Exception):
@@ -33,20 +34,41 @@ def key_of(factors: Mapping[str, object]) -> str:
     return hashlib.sha256(_text(factors).encode()).hexdigest()[:16]
 
 
-def settings_of(config: object) -> tuple[object, dict[str, object]]:
-    """Every setting of a configuration tree that counts, and a short account of it for people.
+def settings_of(config: Any) -> dict[str, object]:
+    """Every setting of a configuration tree that counts, spelled out (KEY-10).
 
     Args:
         config: the `VllmConfig`; any tree of dataclasses will do.
 
-    Returns:
-        The spelled tree, and path -> value of those settings that differ from their defaults.
-
     Raises:
         UnspeakableError: a value has no spelling that is equal in every process.
     """
-    changed: dict[str, object] = {}
-    return _spell_section(config, "", changed, 0), changed
+    return _spell_section(config, "", 0)
+
+
+def account_of(config: Any, settings: dict[str, Any], head: str = "") -> dict[str, object]:
+    """Path -> value of those settings that differ from their defaults, for people.
+
+    Args:
+        config: the tree that was spelled; only its classes are looked at, so that what was
+            rewritten since does not matter.
+        settings: what `settings_of` made of it.
+        head: path of this section, for the recursion.
+    """
+    account: dict[str, object] = {}
+    fields = config.__dataclass_fields__
+    for name, spelled in settings[type(config).__name__].items():
+        default, section = fields[name].default, getattr(config, name, None)
+        if type(spelled) in _PLAIN:
+            if type(spelled) is not type(default) or spelled != default:
+                account[head + name] = _brief(spelled)
+        elif hasattr(section, "__dataclass_fields__") and type(section).__name__ in spelled:
+            if default is None:
+                account[head + name] = type(section).__name__
+            account |= account_of(section, spelled, f"{head}{name}.")
+        elif spelled not in _EMPTY:
+            account[head + name] = _brief(spelled)
+    return account
 
 
 def environment_of(environ: Mapping[str, str]) -> dict[str, str]:
@@ -54,59 +76,46 @@ def environment_of(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in sorted(environ) if variable_counts(name)}
 
 
-def _spell_section(
-    section: Any, path: str, changed: dict[str, object], depth: int
-) -> dict[str, object]:
+def _spell_section(section: Any, path: str, depth: int) -> dict[str, object]:
     if depth > _DEEPEST:
         raise UnspeakableError(f"{path} is nested too deeply, perhaps in a circle")
     owner = type(section).__name__
+    left_out = excluded_fields(owner)
     spelled: dict[str, object] = {}
-    for name, field in section.__dataclass_fields__.items():
-        if not field_counts(owner, name):
-            continue
-        value = getattr(section, name, None)
-        kind = type(value)
-        if kind in _PLAIN:
-            spelled[name] = value
-            if value is not field.default and value != field.default:
-                changed[path + name] = _brief(value)
-        elif hasattr(value, "__dataclass_fields__") and kind is not type:
-            spelled[name] = _spell_section(value, f"{path}{name}.", changed, depth + 1)
-            if field.default is None:
-                changed[path + name] = kind.__name__
-        else:
-            spelled[name] = text = _spell(value, f"{path}{name}", changed, depth + 1)
-            if value:
-                changed[path + name] = _brief(text)
+    for name in section.__dataclass_fields__:
+        if name not in left_out:
+            value = getattr(section, name, None)
+            if type(value) in _PLAIN:
+                spelled[name] = value
+            else:
+                spelled[name] = _spell(value, f"{path}.{name}", depth + 1)
     return {owner: spelled}
 
 
-def _spell(value: Any, path: str, changed: dict[str, object], depth: int) -> object:
+def _spell(value: Any, path: str, depth: int) -> object:
     kind = type(value)
     if kind in _PLAIN:
         return value
     if depth > _DEEPEST:
         raise UnspeakableError(f"{path} is nested too deeply, perhaps in a circle")
     if kind is list or kind is tuple:
-        return [_spell(item, path, changed, depth + 1) for item in value]
+        return [_spell(item, path, depth + 1) for item in value]
     if isinstance(value, enum.Enum):
         return {"enum": [kind.__name__, value.name]}
     if hasattr(value, "__dataclass_fields__") and kind is not type:
-        return _spell_section(value, f"{path}.", changed, depth + 1)
+        return _spell_section(value, path, depth + 1)
     if isinstance(value, dict):
         pairs = [
-            [_spell(key, path, changed, depth + 1), _spell(item, f"{path}[{key}]", changed, depth)]
+            [_spell(key, path, depth + 1), _spell(item, f"{path}[{key}]", depth)]
             for key, item in value.items()
         ]
         return {"mapping": sorted(pairs, key=_text)}
     if isinstance(value, (set, frozenset)):
-        return {
-            "set": sorted((_spell(item, path, changed, depth + 1) for item in value), key=_text)
-        }
-    return {"object": _spell_object(value, path, changed, depth)}
+        return {"set": sorted((_spell(item, path, depth + 1) for item in value), key=_text)}
+    return {"object": _spell_object(value, path, depth)}
 
 
-def _spell_object(value: Any, path: str, changed: dict[str, object], depth: int) -> list[object]:
+def _spell_object(value: Any, path: str, depth: int) -> list[object]:
     kind = type(value)
     if isinstance(value, os.PathLike):
         return ["path", os.fspath(value)]
@@ -116,10 +125,10 @@ def _spell_object(value: Any, path: str, changed: dict[str, object], depth: int)
     if named is not None:
         return ["name", f"{named.__module__}.{named.__qualname__}"]
     if isinstance(value, (list, tuple)):
-        return [kind.__qualname__, [_spell(item, path, changed, depth + 1) for item in value]]
+        return [kind.__qualname__, [_spell(item, path, depth + 1) for item in value]]
     state = getattr(value, "__dict__", None)
     if state is not None:
-        return [kind.__qualname__, _spell(dict(state), path, changed, depth + 1)]
+        return [kind.__qualname__, _spell(dict(state), path, depth + 1)]
     text = repr(value)
     if " at 0x" in text:
         raise UnspeakableError(f"{path} is {text[:80]}, which differs from process to process")

@@ -24,7 +24,7 @@ class Lookup:
 
     Args:
         fingerprint: the key, or None if there can be no plan for this boot (KEY-17).
-        factors: the inputs behind the key, in brief.
+        factors: the inputs behind the key.
         memory: what the worker knew of its device.
         reason: why there is no key.
     """
@@ -34,7 +34,7 @@ class Lookup:
     def __init__(
         self,
         fingerprint: str | None,
-        factors: dict[str, object],
+        factors: dict[str, Any],
         memory: gate.Memory | None,
         reason: str = "",
     ) -> None:
@@ -60,7 +60,7 @@ def compute_plan_fingerprint(
     Raises:
         Exception: whatever a query of the device, the runtime or the configuration raises.
     """
-    return fingerprint.key_of(_factors(vllm_config, rank, world_size, worker)[0])
+    return fingerprint.key_of(_factors(vllm_config, rank, world_size, worker))
 
 
 def maybe_apply_startup_plan(worker: Any) -> None:
@@ -132,7 +132,7 @@ def maybe_save_startup_plan(worker: Any, kv_cache_memory_bytes: int) -> None:
             gate.storable(kv_cache_memory_bytes, found.memory),
             found.memory.free,
             found.memory.weights,
-            found.factors,
+            _account(worker.vllm_config, found.factors),
         )
         path = _plan_path(found.fingerprint)
         store.save(path, plan.encode(record))
@@ -149,35 +149,37 @@ def maybe_save_startup_plan(worker: Any, kv_cache_memory_bytes: int) -> None:
 def look_up(worker: Any) -> Lookup:
     """The key of this boot and what is known of its memory; never raises (KEY-17)."""
     try:
-        factors, brief = _factors(
+        factors = _factors(
             worker.vllm_config, worker.rank, worker.parallel_config.world_size, worker
         )
-        return Lookup(fingerprint.key_of(factors), brief, _memory(worker))
+        return Lookup(fingerprint.key_of(factors), factors, _memory(worker))
     except Exception as error:
         return Lookup(None, {}, None, f"its identity cannot be determined ({_told(error)})")
 
 
-def _factors(
-    config: Any, rank: int, world_size: int, worker: Any
-) -> tuple[dict[str, object], dict[str, object]]:
+def _factors(config: Any, rank: int, world_size: int, worker: Any) -> dict[str, Any]:
     if worker is None:
         device = identity.describe_device(identity.current_device_index())
     else:
         device = identity.describe_device(identity.device_index(worker))
         # A slice of a device (MIG) reports the whole to the platform, and its own size here.
         device["visible_memory"] = operator.index(worker.init_snapshot.total_memory)
-    settings, changed = fingerprint.settings_of(config)
-    factors: dict[str, object] = {
+    return {
         "schema": PLAN_SCHEMA_VERSION,
         "config_hash": config.compute_hash(),
         "gpu_memory_utilization": float(config.cache_config.gpu_memory_utilization),
         "rank": rank,
         "world_size": world_size,
         "environment": fingerprint.environment_of(os.environ),
+        "settings": fingerprint.settings_of(config),
         **device,
         **identity.describe_runtime(),
     }
-    return factors | {"settings": settings}, factors | {"settings": changed}
+
+
+def _account(config: Any, factors: dict[str, Any]) -> dict[str, object]:
+    """The factors as a plan carries them: settings at their defaults are left out."""
+    return factors | {"settings": fingerprint.account_of(config, factors["settings"])}
 
 
 def _memory(worker: Any) -> gate.Memory:

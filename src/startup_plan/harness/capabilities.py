@@ -204,7 +204,7 @@ def _program(programs: tuple[str, ...], what: str, remedy: str) -> tuple[bool, s
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     """Run a probe to its end; a probe that hangs is killed with everything it started."""
-    with subprocess.Popen(
+    with subprocess.Popen(  # noqa: S603
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -3,35 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from . import vllm_configs
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 UTILIZATION: Final = "cache_config.gpu_memory_utilization"
-SETTINGS: Final = {setting.path: setting for setting in vllm_configs.SETTINGS}
-VARIABLES: Final = {
-    variable.name: variable
-    for variable in (*vllm_configs.VARIABLES, *vllm_configs.EXTRA_VARIABLES)
-}
-
-
-def copy_config(config: Any) -> Any:
-    """An independent copy of a configuration tree, aliases inside it kept as aliases."""
-    return _copy(config, {})
-
-
-def _copy(section: Any, done: dict[int, Any]) -> Any:
-    made = done[id(section)] = object.__new__(type(section))
-    state = made.__dict__
-    state.update(section.__dict__)
-    for name, value in state.items():
-        kind = type(value)
-        if kind is dict or kind is list:
-            state[name] = value.copy()
-        elif hasattr(kind, "__dataclass_fields__"):
-            state[name] = done[id(value)] if id(value) in done else _copy(value, done)
-    return made
-
 
 @final
 class Engine:
@@ -57,6 +36,7 @@ class Engine:
     """
 
     __slots__ = (
+        "_copy",
         "config",
         "enabled",
         "environ",
@@ -105,6 +85,18 @@ class Engine:
         if replicas > 1:
             parallel.is_moe_model = True
 
+        self._copy: Callable[[], Any] | None = None
+
+    def new_config(self) -> Any:
+        """The configuration as a new process would parse it: independent of all others."""
+        if self._copy is None:
+            self._copy = vllm_configs._copier(self.config)
+        config: Any = self._copy() if self._copy is not None else None
+        vllm_configs._link(config)
+        config.cache_config.kv_cache_memory_bytes = self.explicit
+        config._hash_override = self.hash_override
+        return config
+
     @property
     def utilization(self) -> float:
         """`gpu_memory_utilization`."""
@@ -113,7 +105,8 @@ class Engine:
     def set(self, path: str, value: Any) -> None:
         """Change one setting by its dotted path; physics follows."""
         vllm_configs.set_setting(self.config, path, value)
-        setting = SETTINGS[path]
+        self._copy = None
+        setting = vllm_configs.setting(path)
         counts = (setting.moves or setting.hashed) and value != setting.default
         self._note(path, value, setting.bytes_at(value), counts=bool(counts))
 
@@ -123,7 +116,7 @@ class Engine:
             self.environ.pop(name, None)
         else:
             self.environ[name] = value
-        variable = VARIABLES.get(name)
+        variable = vllm_configs.variable(name)
         if variable is not None:
             counts = bool(variable.moves) and value is not None
             self._note(name, value, variable.bytes_at(value), counts=counts)

@@ -37,7 +37,7 @@ class ProcessGroup:
         self._gone = False
         self._was_subreaper = _adopt_orphans(enable=True)
         with output.open("wb") as file:
-            self._process = subprocess.Popen(  # noqa: S603: the command is made by the caller
+            self._process = subprocess.Popen(  # noqa: S603
                 command,
                 env=env,
                 stdin=subprocess.DEVNULL,
@@ -105,7 +105,7 @@ class ProcessGroup:
 
 @final
 class StopSignals:
-    """Turns Ctrl-C and SIGTERM into a question that the run asks when it suits it.
+    """Turns Ctrl-C, SIGTERM and SIGHUP into a question that the run asks when it suits it.
 
     An exception out of the blue could hit between the start of a process and the note of it.
     """
@@ -122,7 +122,9 @@ class StopSignals:
     def __enter__(self) -> Self:
         """Listen; outside of the main thread, where that is impossible, nothing is heard."""
         with contextlib.suppress(ValueError):
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                    continue  # nohup: the run is meant to outlive its terminal
                 self._before[number] = signal.signal(number, self._note)
         return self
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_MEMORY: Final = Path("/dev/shm")  # noqa: S108: not a file name, but the memory file system
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108
 
 
 def fastest_folder() -> Path:
-    """Give the memory file system where there is one, because fsync on a disk takes milliseconds."""
+    """Give the memory file system where there is one: fsync on a disk takes milliseconds."""
     usable = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK)
     return _MEMORY if usable else Path(tempfile.gettempdir())
 

@@ -168,7 +168,7 @@ class Ledger:
         report = self._report()
         if not any(ids for ids in self._evidence.catalogue.values()) and not report.lacking:
             return
-        width = terminalreporter._tw.fullwidth  # noqa: SLF001: as pytest's own summaries do
+        width = terminalreporter._tw.fullwidth
         terminalreporter.section(f"requirements: {self._subject.name}")
         for line in (*short_matrix(report, width), *closing(report)):
             terminalreporter.write_line(line.text, **_MARKUP[line.style])

@@ -94,7 +94,8 @@ class Witness:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Leave out what was not asked for."""
-        chosen, dropped = [], []
+        chosen: list[pytest.Item] = []
+        dropped: list[pytest.Item] = []
         for item in items:
             (chosen if self._is_wanted(requirement_ids(item)) else dropped).append(item)
         if dropped:

@@ -61,7 +61,7 @@ class Runtime:
         hip: `torch.version.hip`, likewise.
         xpu: `torch.version.xpu`, likewise.
         npu: version of the `torch_npu` package, None where it is not installed.
-        libraries: other installed distributions and their versions.
+        libraries: other installed distributions, lower case with underscores, and their versions.
     """
 
     __slots__ = ("cuda", "hip", "libraries", "npu", "torch", "vllm", "xpu")

@@ -365,12 +365,11 @@ def _version(name: str) -> str:
     if "libraries" in simulation.broken:
         raise RuntimeError("simulated: installed distributions cannot be listed")
     runtime, plain = simulation.runtime, name.lower().replace("-", "_")
-    known = {"vllm": runtime.vllm, "torch": runtime.torch, "torch_npu": runtime.npu}
-    known |= {key.lower().replace("-", "_"): found for key, found in runtime.libraries.items()}
-    found = known.get(plain)
+    ours = {"vllm": runtime.vllm, "torch": runtime.torch, "torch_npu": runtime.npu}
+    found = ours[plain] if plain in ours else runtime.libraries.get(plain)
     if found is not None:
         return found
-    if plain in known or _ACCELERATOR_PACKAGES.match(plain):
+    if plain in ours or _ACCELERATOR_PACKAGES.match(plain):
         raise importlib.metadata.PackageNotFoundError(name)
     return _real_version(name)
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from . import physics, vllm_configs, vllm_stubs
 from .boot import BootResult
-from .engine import copy_config
 from .simulated_worker import MemorySnapshot, ModelRunner, SimulatedWorker, StubDevice
 from .simulation import Device, Runtime, Simulation, activate
 from .subject import MissingFunctionError
@@ -58,6 +57,7 @@ class World:
         cache_root: `VLLM_CACHE_ROOT` of all engines.
         story: what has happened, one clause each.
         boots: number of ranks that have booted.
+        watches_hash: whether boots note the config hash before and after the look-up (BOOT-05).
         legal: inputs of a boot -> the values in bytes that a later boot under the same inputs may
             apply: the one saved last, and after a save that a fault hit, the one before as well.
     """
@@ -73,6 +73,7 @@ class World:
         self.cache_root = os.path.join(root, "cache")
         self.story: list[str] = []
         self.boots = 0
+        self.watches_hash = True
         self.legal: dict[tuple[object, ...], frozenset[int]] = {}
         self._exit = contextlib.ExitStack()
 
@@ -80,6 +81,8 @@ class World:
         """Install the stubs and hide what this machine has set that could matter."""
         self._exit.enter_context(self.subject.out_of_the_way())
         self._exit.enter_context(vllm_stubs.installed())
+        self._exit.callback(setattr, vllm_configs, "version_of", vllm_configs.version_of)
+        vllm_configs.version_of = lambda: self.runtime.vllm
         self._exit.enter_context(_quiet_environment())
         self._exit.enter_context(_captured_logging(self.simulation))
         activate(self.simulation)
@@ -136,8 +139,8 @@ class World:
         """Everything that must tell two plans apart; equal inputs are the same boot again."""
         device = self.devices[engine.placement[rank]]
         return (
-            engine.config.compute_hash() if engine.hash_override is None else engine.hash_override,
-            tuple(sorted(engine.truth.items(), key=lambda item: item[0])).__repr__(),
+            engine.hash_override,
+            repr(sorted(engine.truth.items())),
             engine.utilization,
             (device.name, device.total, device.capability),
             self.runtime.versions(),
@@ -185,7 +188,7 @@ class World:
             result.refused = "less memory is free than the utilization asks for"
             self.tell(str(result))
             return result
-        config = self._config_of(engine)
+        config = engine.new_config()
         inputs = self.inputs(engine, rank)
         result.legal = self.legal.get(inputs, frozenset())
         simulation = self.simulation
@@ -232,7 +235,7 @@ class World:
         """The steps of `gpu_worker.Worker`, from the measurement to the save."""
         cache, runner = worker.cache_config, worker.model_runner
         config = worker.vllm_config
-        before = config.compute_hash()
+        before = config.compute_hash() if self.watches_hash else ""
         try:
             with during_load or contextlib.nullcontext():
                 module.maybe_apply_startup_plan(worker)
@@ -241,7 +244,8 @@ class World:
         except Exception as error:
             result.raised, result.where = error, "apply"
             return
-        result.config_hash = (before, config.compute_hash())
+        if self.watches_hash:
+            result.config_hash = (before, config.compute_hash())
         given = cache.kv_cache_memory_bytes
         if given is not None and engine.explicit is None:
             result.applied = given
@@ -274,13 +278,6 @@ class World:
             raise
         except Exception as error:
             result.raised, result.where = error, "save"
-
-    def _config_of(self, engine: Engine) -> Any:
-        """A new process parses its own configuration: no object reaches the next boot."""
-        config = copy_config(engine.config)
-        config.cache_config.kv_cache_memory_bytes = engine.explicit
-        config._hash_override = engine.hash_override
-        return config
 
     @contextlib.contextmanager
     def _environment_of(self, engine: Engine) -> Iterator[None]:

@@ -116,10 +116,10 @@ _AS_FLOAT: Final = ("gpu_memory_utilization",)
 
 # Variables that belong to the engine, its allocator, its compilers and its communicators.
 _PREFIXES: Final = (
-    "VLLM_", "PYTORCH_", "TORCH", "CUDA_", "CUBLAS", "CUDNN_", "NCCL_", "NVSHMEM_", "NVTE_",
-    "HIP", "HSA_", "ROC", "AMD_", "MIOPEN_", "AITER_", "RCCL_", "HCCL_", "ASCEND_", "ACL_",
-    "XPU_", "ZE_", "SYCL_", "ONEAPI_", "CCL_", "MUSA_", "TRITON_", "FLASHINFER_", "DEEP", "DG_",
-    "UCX_", "UCC_", "GLOO_",
+    "VLLM_", "PYTORCH_", "TORCH", "TRITON_", "FLASHINFER_", "DEEPEP_", "DEEP_EP_", "DG_",
+    "CUDA_", "CUBLAS", "CUDNN_", "NCCL_", "NVSHMEM_", "NVTE_", "HIP_", "HIPBLAS", "HSA_", "ROCM_",
+    "ROCR_", "ROCBLAS_", "GPU_", "AMD_", "MIOPEN_", "AITER_", "RCCL_", "HCCL_", "ASCEND_", "ACL_",
+    "XPU_", "ZE_", "SYCL_", "ONEAPI_", "CCL_", "MUSA_", "UCX_", "UCC_", "GLOO_",
 )  # fmt: skip
 # Those that stay out: the audit's rows "irrelevant" (the first list leaves "VLLM_" off each name),
 # and of the libraries that it does not list: logs, addresses, caches, names of processes.
@@ -236,8 +236,10 @@ def _plain(value: Any, above: tuple[int, ...] = ()) -> Any:
         return ("enum", _name(kind), value.name, _plain(value.value, above))
     if isinstance(value, str):
         return ("text", _name(kind), str(value))
-    if isinstance(value, (int, float)):
-        return ("number", _name(kind), value.as_integer_ratio())
+    if isinstance(value, int):
+        return ("integer", _name(kind), int(value))
+    if isinstance(value, float):
+        return ("real", _name(kind), float(value))
     if isinstance(value, type):
         return ("class", _name(value))
     if hasattr(value, "__code__"):
@@ -605,7 +607,7 @@ class _Boot:
 def _is_grouped(parallel: Any) -> bool:
     """Whether other ranks run collectives with this one while it profiles (GROUP-01).
 
-    Replicas of a model that is not known to have no experts count: they exchange tokens.
+    Data-parallel replicas do, unless the model is known to have no experts.
     """
     replicas = getattr(parallel, "data_parallel_size", 1)
     return bool(

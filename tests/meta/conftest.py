@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small suites to run the gate on, and a judgement to render."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from startup_plan import cli_gate
+from startup_plan.harness.gate_run import GateRequest
+from startup_plan.harness.register import Register, Requirement, load_register
+from startup_plan.harness.report import (
+    Evidence,
+    Report,
+    SubjectFacts,
+    SuiteFacts,
+    build_report,
+)
+from startup_plan.harness.report_record import Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_CONFIGURATION = """
+[tool.pytest.ini_options]
+addopts = ["--strict-markers", "--import-mode=importlib"]
+"""
+
+_HEAD = """
+import pytest
+from startup_plan.harness.violation import Violation
+requirement = pytest.mark.requirement
+"""
+
+
+class MiniSuite(Protocol):
+    """Writes a suite of one file."""
+
+    def __call__(self, source: str) -> Path:
+        """Write `source` below the usual imports; give the folder of the suite."""
+
+
+class Judge(Protocol):
+    """Judges made-up records."""
+
+    def __call__(self, *records: Record, **options: Any) -> Report:
+        """Build the report of `records` on a register of four requirements."""
+
+
+@pytest.fixture
+def mini_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MiniSuite:
+    """Writes a suite and lets the command line find it."""
+    suite = tmp_path / "suite"
+
+    def write(source: str) -> Path:
+        tests = suite / "tests" / "property"
+        tests.mkdir(parents=True, exist_ok=True)
+        (suite / "pyproject.toml").write_text(_CONFIGURATION)
+        (tests / "test_mini.py").write_text(_HEAD + source)
+        return suite
+
+    monkeypatch.setattr(cli_gate, "find_suite", lambda: suite)
+    return write
+
+
+@pytest.fixture
+def gate_request(mini_suite: MiniSuite) -> Any:
+    """Makes requests to judge the reference by a suite of one file."""
+
+    def make(source: str, **options: Any) -> GateRequest:
+        suite = mini_suite(source)
+        return GateRequest("reference", load_register(), suite, **options)
+
+    return make
+
+
+SMALL_REGISTER = Register(
+    [
+        Requirement("LOG-01", "hygiene", "One line says what became of the plan."),
+        Requirement("KEY-01", "unsafe", "The key differs when `compute_hash()` differs."),
+        Requirement("KEY-02", "unsafe", "The key differs when the utilization differs."),
+        Requirement("SAVE-06", "costly", "What was saved stays saved.", "the model of crashes"),
+    ]
+)
+
+
+@pytest.fixture
+def judge() -> Judge:
+    """Judges made-up records on a register of four requirements."""
+
+    def build(*records: Record, **options: Any) -> Report:
+        evidence = options.pop("evidence", None) or Evidence()
+        for record in records:
+            evidence.catalogue.setdefault(record.nodeid, record.ids)
+            evidence.add(record)
+        return build_report(
+            SMALL_REGISTER,
+            evidence,
+            subject=SubjectFacts("some/plan.py", "/some/plan.py", "ab" * 32, "1.2"),
+            suite=SuiteFacts("0.1.0", "ci"),
+            environment={"python": "3.11"},
+            **options,
+        )
+
+    return build

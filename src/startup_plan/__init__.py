@@ -8,7 +8,7 @@ package can stand in its place. Importing it imports neither torch nor vLLM.
 from __future__ import annotations
 
 from .gate import Memory
-from .plan import PLAN_SCHEMA_VERSION, InvalidPlanError, Plan
+from .plan import PLAN_SCHEMA_VERSION, NoPlanError, Plan
 from .worker import (
     _applicable_kv_cache_memory_bytes,
     _load_plan,
@@ -22,7 +22,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "PLAN_SCHEMA_VERSION",
-    "InvalidPlanError",
+    "NoPlanError",
     "Memory",
     "Plan",
     "_applicable_kv_cache_memory_bytes",

@@ -102,7 +102,7 @@ def _read(path: str) -> plan.Plan:
         if data is None:
             raise click.UsageError(f"{path}: there is no such file")
         return plan.decode(data, match[1])
-    except (store.UnreadableError, plan.InvalidPlanError) as error:
+    except plan.NoPlanError as error:
         raise click.UsageError(f"{path}: no plan of this package, {error}") from None
 
 

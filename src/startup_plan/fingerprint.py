@@ -15,6 +15,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from .memory_settings import excluded_fields, variable_counts
+from .plan import NoPlanError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,10 +24,6 @@ _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 _DEEPEST: Final = 16
 _LONGEST: Final = 96
 _EMPTY: Final[tuple[object, ...]] = ([], {"mapping": []}, {"set": []})
-
-
-class UnspeakableError(Exception):
-    """A setting has a value that cannot be spelled the same way in every process."""
 
 
 def key_of(factors: Mapping[str, object]) -> str:
@@ -41,7 +38,7 @@ def settings_of(config: Any) -> dict[str, object]:
         config: the `VllmConfig`; any tree of dataclasses will do.
 
     Raises:
-        UnspeakableError: a value has no spelling that is equal in every process.
+        NoPlanError: a value has no spelling that is equal in every process.
     """
     return _spell_section(config, "", 0)
 
@@ -78,7 +75,7 @@ def environment_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _spell_section(section: Any, path: str, depth: int) -> dict[str, object]:
     if depth > _DEEPEST:
-        raise UnspeakableError(f"{path} is nested too deeply, perhaps in a circle")
+        raise NoPlanError(f"{path} is nested too deeply, perhaps in a circle")
     owner = type(section).__name__
     left_out = excluded_fields(owner)
     spelled: dict[str, object] = {}
@@ -97,7 +94,7 @@ def _spell(value: Any, path: str, depth: int) -> object:
     if kind in _PLAIN:
         return value
     if depth > _DEEPEST:
-        raise UnspeakableError(f"{path} is nested too deeply, perhaps in a circle")
+        raise NoPlanError(f"{path} is nested too deeply, perhaps in a circle")
     if kind is list or kind is tuple:
         return [_spell(item, path, depth + 1) for item in value]
     if isinstance(value, enum.Enum):
@@ -131,7 +128,7 @@ def _spell_object(value: Any, path: str, depth: int) -> list[object]:
         return [kind.__qualname__, _spell(dict(state), path, depth + 1)]
     text = repr(value)
     if " at 0x" in text:
-        raise UnspeakableError(f"{path} is {text[:80]}, which differs from process to process")
+        raise NoPlanError(f"{path} is {text[:80]}, which differs from process to process")
     return [kind.__qualname__, text]
 
 
@@ -144,4 +141,4 @@ def _brief(value: object) -> object:
 
 
 def _text(value: object) -> str:
-    return json.dumps(value, sort_keys=True)
+    return json.dumps(value)

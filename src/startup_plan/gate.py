@@ -7,12 +7,10 @@ import math
 import operator
 from typing import TYPE_CHECKING, final
 
+from .plan import NoPlanError
+
 if TYPE_CHECKING:
     from .plan import Plan
-
-
-class UnstorableError(Exception):
-    """This measurement must not become a plan (SAVE-09); the message says why."""
 
 
 @final
@@ -60,21 +58,21 @@ def storable(value: object, memory: Memory) -> int:
     """`value` as the integer to store.
 
     Raises:
-        UnstorableError: `value` is not integral, not positive, or more than the device had free or
+        NoPlanError: `value` is not integral, not positive, or more than the device had free or
             the engine was allowed.
     """
     if isinstance(value, bool):
-        raise UnstorableError(f"{value!r} is a boolean, not a number of bytes")
+        raise NoPlanError(f"{value!r} is a boolean, not a number of bytes")
     try:
         number = int(operator.index(value))  # type: ignore[arg-type]  # this is the question
     except (TypeError, ValueError):
-        raise UnstorableError(f"{_shown(value)} is not a whole number of bytes") from None
+        raise NoPlanError(f"{_shown(value)} is not a whole number of bytes") from None
     if number <= 0:
-        raise UnstorableError(f"{size(number)} is not a positive size")
+        raise NoPlanError(f"{size(number)} is not a positive size")
     if number > memory.free:
-        raise UnstorableError(f"{size(number)} exceeds the baseline {size(memory.free)}")
+        raise NoPlanError(f"{size(number)} exceeds the baseline {size(memory.free)}")
     if number > memory.budget:
-        raise UnstorableError(f"{size(number)} exceeds the budget {size(memory.budget)}")
+        raise NoPlanError(f"{size(number)} exceeds the budget {size(memory.budget)}")
     return number
 
 

@@ -8,6 +8,7 @@ import importlib.metadata
 from typing import Any, Final
 
 from . import _vllm
+from .plan import NoPlanError
 
 _LIBRARIES: Final = (
     # accelerator runtimes that bring their own version where torch.version.cuda is empty (KEY-05)
@@ -19,15 +20,11 @@ _LIBRARIES: Final = (
 )  # fmt: skip
 
 
-class IdentityError(Exception):
-    """It cannot be said who this worker is, so there is no plan for this boot (KEY-17)."""
-
-
 def device_index(worker: Any) -> int:
     """The index of the worker's own device, as the platform's per-device queries take it.
 
     Raises:
-        IdentityError: the worker has no device yet.
+        NoPlanError: the worker has no device yet.
     """
     for found in (
         getattr(getattr(worker, "device", None), "index", None),
@@ -35,7 +32,7 @@ def device_index(worker: Any) -> int:
     ):
         if type(found) is int and found >= 0:
             return found
-    raise IdentityError("the worker has no device yet")
+    raise NoPlanError("the worker has no device yet")
 
 
 def current_device_index() -> int:
@@ -49,13 +46,13 @@ def describe_device(index: int) -> dict[str, object]:
     """Name, total memory in bytes and capability of device `index` (KEY-03, KEY-04).
 
     Raises:
-        IdentityError: the platform answers with nothing.
+        NoPlanError: the platform answers with nothing.
     """
     platform = _vllm.platform()
     name = platform.get_device_name(index)
     total = platform.get_device_total_memory(index)
     if not name or not total:
-        raise IdentityError(f"the platform does not know device {index}")
+        raise NoPlanError(f"the platform does not know device {index}")
     capability = platform.get_device_capability(index)
     return {
         "device_name": str(name),

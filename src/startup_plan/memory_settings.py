@@ -258,11 +258,14 @@ _REGISTERED_ELSEWHERE: Final = frozenset({"CUDA_HOME", "LD_LIBRARY_PATH", "LD_PR
 _SERVICE_LINK: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 
 _VARIABLES_OUT: Final = frozenset(" ".join(EXCLUDED_VARIABLES.values()).split())
+_FIELDS_OUT: Final = {
+    owner: frozenset(" ".join(names.values()).split()) for owner, names in EXCLUDED_FIELDS.items()
+}
 
 
 def excluded_fields(owner: str) -> frozenset[str]:
     """Names of those fields of the configuration class called `owner` that are no factors."""
-    return frozenset(" ".join(EXCLUDED_FIELDS.get(owner, {}).values()).split())
+    return _FIELDS_OUT.get(owner, frozenset())
 
 
 def variable_counts(name: str) -> bool:

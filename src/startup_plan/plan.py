@@ -22,8 +22,8 @@ MAX_PLAN_BYTES: Final = 64 * 1024
 """A larger file is no plan (LOAD-05); `encode` never produces one."""
 
 
-class InvalidPlanError(Exception):
-    """These bytes are not a plan for this key; the message says why."""
+class NoPlanError(Exception):
+    """Why there is no plan: what lies there is none, or none can be made, looked up or stored."""
 
 
 @final
@@ -80,19 +80,19 @@ def decode(data: bytes, fingerprint: str) -> Plan:
     """The plan that `data` spells, if it is one for `fingerprint`.
 
     Raises:
-        InvalidPlanError: whatever else the bytes may be.
+        NoPlanError: whatever else the bytes may be.
     """
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise InvalidPlanError(f"it is not JSON ({_short(error)})") from None
+        raise NoPlanError(f"it is not JSON ({_short(error)})") from None
     if type(body) is not dict:
-        raise InvalidPlanError("it is not a JSON object")
+        raise NoPlanError("it is not a JSON object")
     schema, key = body.get("schema"), body.get("fingerprint")
     if type(schema) is not int or schema != PLAN_SCHEMA_VERSION:
-        raise InvalidPlanError(f"its schema is not {PLAN_SCHEMA_VERSION}")
+        raise NoPlanError(f"its schema is not {PLAN_SCHEMA_VERSION}")
     if key != fingerprint:
-        raise InvalidPlanError("it was saved under another key")
+        raise NoPlanError("it was saved under another key")
     kv, baseline = body.get("kv_cache_memory_bytes"), body.get("free_memory_baseline")
     weights, factors = body.get("weights_bytes"), body.get("factors")
     if (
@@ -101,14 +101,14 @@ def decode(data: bytes, fingerprint: str) -> Plan:
         or not (weights is None or type(weights) is int)
         or type(factors) is not dict
     ):
-        raise InvalidPlanError("a field is missing or has the wrong type")
+        raise NoPlanError("a field is missing or has the wrong type")
     plan = Plan(fingerprint, kv, baseline, weights, factors)
     try:
         genuine = _spell(plan, factors) == data
     except (ValueError, RecursionError) as error:
-        raise InvalidPlanError(f"it cannot be checked ({_short(error)})") from None
+        raise NoPlanError(f"it cannot be checked ({_short(error)})") from None
     if not genuine:
-        raise InvalidPlanError("its checksum or its form is not what a save writes")
+        raise NoPlanError("its checksum or its form is not what a save writes")
     return plan
 
 

@@ -18,7 +18,7 @@ import stat
 import time
 from typing import Final
 
-from .plan import MAX_PLAN_BYTES
+from .plan import MAX_PLAN_BYTES, NoPlanError
 
 STALE_SECONDS: Final = 3600
 """A temporary file of this age belongs to a killed save; a younger one may be in use."""
@@ -27,10 +27,6 @@ _LEFTOVER: Final = re.compile(
     r"\.startup_plan_[0-9a-f]{16}\.[0-9a-f]{16}\.tmp"  # ours
     r"|startup_plan_[0-9a-f]{16}\.json\.tmp\.[0-9]+"  # of vLLM's own module, same folder
 )
-
-
-class UnreadableError(Exception):
-    """Something lies at the path that cannot be read as a plan; the message says why."""
 
 
 def folder_of(cache_root: str) -> str:
@@ -49,32 +45,32 @@ def load(path: str) -> bytes | None:
     Never blocks, and never reads more than `MAX_PLAN_BYTES` + 1 bytes (LOAD-04, LOAD-05).
 
     Raises:
-        UnreadableError: what is there is no regular file, is too large, or cannot be read.
+        NoPlanError: what is there is no regular file, is too large, or cannot be read.
     """
     try:
         # Without O_NONBLOCK, opening a FIFO waits for a writer that never comes.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except FileNotFoundError:
         if os.path.islink(path):
-            raise UnreadableError("a link that leads nowhere") from None
+            raise NoPlanError("a link that leads nowhere") from None
         return None
     except (OSError, ValueError) as error:
-        raise UnreadableError(str(error)) from None
+        raise NoPlanError(str(error)) from None
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise UnreadableError("not a regular file")
+            raise NoPlanError("not a regular file")
         if found.st_size > MAX_PLAN_BYTES:
-            raise UnreadableError(f"{found.st_size} bytes long, a plan has at most 65536")
+            raise NoPlanError(f"{found.st_size} bytes long, a plan has at most 65536")
         data = bytearray()
         while len(data) <= MAX_PLAN_BYTES:
             piece = os.read(fd, MAX_PLAN_BYTES + 1 - len(data))
             if not piece:
                 return bytes(data)
             data += piece
-        raise UnreadableError("longer than a plan can be")
+        raise NoPlanError("longer than a plan can be")
     except OSError as error:
-        raise UnreadableError(str(error)) from None
+        raise NoPlanError(str(error)) from None
     finally:
         with contextlib.suppress(OSError):
             os.close(fd)

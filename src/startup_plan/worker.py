@@ -13,7 +13,7 @@ import os
 from typing import Any, final
 
 from . import _vllm, fingerprint, gate, group, identity, plan, store
-from .plan import PLAN_SCHEMA_VERSION, InvalidPlanError, Plan
+from .plan import PLAN_SCHEMA_VERSION, NoPlanError, Plan
 
 _REMEMBERED = "_startup_plan_lookup"
 
@@ -87,7 +87,7 @@ def maybe_apply_startup_plan(worker: Any) -> None:
             logger.info("Startup plan: none found at %s; profiling.", path)
             return
         reason = gate.refusal(candidate, found.memory) or group.disagreement(worker)
-    except (store.UnreadableError, InvalidPlanError) as error:
+    except NoPlanError as error:
         logger.warning("Startup plan: ignoring what lies at %s, %s; profiling.", path, error)
         return
     except Exception as error:
@@ -136,7 +136,7 @@ def maybe_save_startup_plan(worker: Any, kv_cache_memory_bytes: int) -> None:
         )
         path = _plan_path(found.fingerprint)
         store.save(path, plan.encode(record))
-    except gate.UnstorableError as error:
+    except NoPlanError as error:
         logger.warning("Startup plan: not saved, %s.", error)
     except MemoryError:
         raise
@@ -202,7 +202,7 @@ def _load_plan(fingerprint: str) -> Plan | None:
     """The plan stored under this key, or None if there is no file.
 
     Raises:
-        UnreadableError, InvalidPlanError: something else lies there.
+        NoPlanError: something else lies there.
     """
     data = store.load(_plan_path(fingerprint))
     return None if data is None else plan.decode(data, fingerprint)

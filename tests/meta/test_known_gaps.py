@@ -16,7 +16,7 @@ from startup_plan.harness.report_record import Record
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Judge, MiniSuite
+    from tests.meta.conftest import Judge, MiniSuite
 
 BROKEN = """
 @requirement("KEY-02")

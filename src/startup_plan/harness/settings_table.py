@@ -76,7 +76,9 @@ def _amount(name: str, size: str, default: object, value: object) -> int:
     """
     mark = f"{name}={json.dumps(value, sort_keys=True)}".encode()
     scale = BIG if size == "big" else SMALL
-    bytes_ = scale[crc32(mark) % len(scale)]
+    # The low bits of two checksums differ alike whatever the name is, so the high bits choose.
+    mixed = crc32(mark) * 2654435761 % (1 << 32)
+    bytes_ = scale[mixed * len(scale) >> 32]
     return -bytes_ if _is_less(value, default) else bytes_
 
 

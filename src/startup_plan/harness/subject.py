@@ -3,7 +3,7 @@
 
 Every simulated boot gets fresh module instances, because a boot is a process: whatever a subject
 keeps in its modules must not reach the next boot. So the sources are compiled once, and executed
-once for each boot.
+again for each boot, unless it can be shown that nothing in them has changed (`freshness`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, final
 
 from . import vllm_stubs
+from .freshness import Pristine
 from .simulation import Device, Runtime, Simulation, activate
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Subject:
         missing: the functions that it does not have.
     """
 
-    __slots__ = ("_units", "file", "missing", "name", "sha256", "version")
+    __slots__ = ("_instances", "_pristine", "_units", "file", "missing", "name", "sha256", "version")
 
     def __init__(self, name: str, units: list[_Unit], digest: str, version: str) -> None:
         """Execute the subject once, to see that it can be and what it has."""
@@ -77,6 +78,8 @@ class Subject:
         self.sha256 = digest
         self.version = version
         self.missing: tuple[str, ...] = ()
+        self._instances: list[ModuleType] = []
+        self._pristine: Pristine | None = None
         with _bench():
             module = self._execute()
         self.missing = tuple(f for f in FUNCTIONS if not callable(getattr(module, f, None)))
@@ -91,9 +94,14 @@ class Subject:
 
         The modules stay in `sys.modules` until the next call, so that late imports find them.
         """
+        if self._pristine is not None and self._pristine.renew():
+            for unit, instance in zip(self._units, self._instances, strict=True):
+                sys.modules[unit.name] = instance
+            return self._instances[-1]
         module = self._execute()
         for function in self.missing:
             setattr(module, function, _absent(self.name, function))
+        self._pristine = Pristine(self._instances)
         return module
 
     def set_schema(self, module: ModuleType, version: int) -> bool:
@@ -135,6 +143,7 @@ class Subject:
             parent, _, leaf = unit.name.rpartition(".")
             if parent in sys.modules:
                 setattr(sys.modules[parent], leaf, module)
+        self._instances = modules
         return modules[-1]
 
 

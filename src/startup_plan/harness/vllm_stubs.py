@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ROOTS: Final = ("torch", "torch_npu", "vllm")
 _ACCELERATOR_PACKAGES: Final = re.compile(
-    r"(py)?torch|triton|nvidia|flashinfer|deep[-_]|aiter|amd|intel-ext|habana|xla|cuda|rocm"
+    r"(py)?torch|triton|nvidia|flashinfer|deep_|aiter|amd|intel_ext|habana|xla|cuda|rocm"
     r"|xformers|transformers|vllm|ascend|.*npu|.*nccl",
     re.IGNORECASE,
 )

@@ -134,7 +134,7 @@ def _spell_object(value: Any, path: str, depth: int) -> list[object]:
 
 def _brief(value: object) -> object:
     """`value` for the account that a plan carries: short values whole, long ones by digest."""
-    text = _text(value)
+    text = value if type(value) is str else _text(value)
     if len(text) <= _LONGEST:
         return value
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -12,8 +12,18 @@ from __future__ import annotations
 from typing import Any
 
 
-def disagreement(worker: Any) -> str | None:
-    """Why the group must not apply plans, or None if this rank may (GROUP-04: one rank always)."""
+def objection(worker: Any, *, ready: bool) -> str:
+    """Why this rank must not apply its plan, or "" if it may (GROUP-04: alone it always may).
+
+    Every rank that has the feature on and no explicit value asks, whatever became of its own plan
+    (GROUP-03): a vote in which one rank is missing never ends.
+
+    Args:
+        worker: the asking worker.
+        ready: whether this rank has a plan that it could apply.
+    """
+    if not ready:
+        return "this rank has no plan to apply"
     parallel = worker.parallel_config
     if parallel.world_size > 1:
         return f"{parallel.world_size} ranks start together and cannot vote"
@@ -21,4 +31,4 @@ def disagreement(worker: Any) -> str | None:
     if replicas > 1 and getattr(parallel, "is_moe_model", None) is not False:
         # Experts are spread over the replicas, whose profile runs exchange tokens.
         return f"{replicas} data-parallel replicas start together and cannot vote"
-    return None
+    return ""

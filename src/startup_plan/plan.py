@@ -121,7 +121,7 @@ def _spell(plan: Plan, factors: Mapping[str, object]) -> bytes:
         "weights_bytes": plan.weights_bytes,
         "factors": factors,
     }
-    text = json.dumps(body, sort_keys=True)
+    text = json.dumps(body)
     checksum = hashlib.sha256(text.encode()).hexdigest()[:32]
     return f'{text[:-1]}, "checksum": "{checksum}"}}'.encode()
 

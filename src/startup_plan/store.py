@@ -84,15 +84,13 @@ def save(path: str, data: bytes) -> None:
             left. Anything else that interrupts (KeyboardInterrupt) passes through as cleanly.
     """
     folder, name = os.path.split(path)
-    _make_folder(folder)
     stem = name.removesuffix(".json")
     temporary = os.path.join(folder, f".{stem}.{secrets.token_hex(8)}.tmp")
-    # 0666 less the umask, so that a rank that runs as another user can read it (SAVE-08).
-    fd = os.open(
-        temporary,
-        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
-        0o666,
-    )
+    try:
+        fd = _create(temporary)
+    except FileNotFoundError:
+        _make_folder(folder)
+        fd = _create(temporary)
     try:
         try:
             _write_all(fd, data)
@@ -107,6 +105,13 @@ def save(path: str, data: bytes) -> None:
     _settle(folder)
     with contextlib.suppress(OSError):
         _sweep(folder)
+
+
+def _create(path: str) -> int:
+    """A new file of our own: no link is followed, nothing that exists is opened (SAVE-05)."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    # 0666 less the umask, so that a rank that runs as another user can read it (SAVE-08).
+    return os.open(path, flags, 0o666)
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -29,7 +29,7 @@ class Lookup:
         reason: why there is no key.
     """
 
-    __slots__ = ("factors", "fingerprint", "memory", "reason")
+    __slots__ = ("account", "factors", "fingerprint", "memory", "reason")
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class Lookup:
         """Hold the findings."""
         self.fingerprint = fingerprint
         self.factors = factors
+        self.account: dict[str, Any] | None = None
         self.memory = memory
         self.reason = reason
 
@@ -77,29 +78,17 @@ def maybe_apply_startup_plan(worker: Any) -> None:
         return
     found = look_up(worker)
     setattr(worker, _REMEMBERED, found)
-    if found.fingerprint is None or found.memory is None:
-        logger.warning("Startup plan: none for this boot, %s; profiling.", found.reason)
-        return
-    path = _plan_path(found.fingerprint)
-    try:
-        candidate = _load_plan(found.fingerprint)
-        if candidate is None:
-            logger.info("Startup plan: none found at %s; profiling.", path)
-            return
-        reason = gate.refusal(candidate, found.memory) or group.disagreement(worker)
-    except NoPlanError as error:
-        logger.warning("Startup plan: ignoring what lies at %s, %s; profiling.", path, error)
-        return
-    except Exception as error:
-        logger.warning("Startup plan: not applied, %s; profiling.", _told(error))
-        return
-    if reason is not None:
-        logger.info("Startup plan: %s not applied, %s; profiling.", found.fingerprint, reason)
+    candidate, reason = _candidate(found)
+    objection = group.objection(worker, ready=candidate is not None)
+    reason = reason or objection
+    if candidate is None or found.memory is None or reason:
+        logger.info("Startup plan: %s; profiling.", reason)
+        _keep_account(found, worker.vllm_config)
         return
     worker.cache_config.kv_cache_memory_bytes = candidate.kv_cache_memory_bytes
     logger.info(
         "Startup plan: applied %s, KV cache %s, free memory %s, baseline %s; not measuring.",
-        found.fingerprint,
+        candidate.fingerprint,
         gate.size(candidate.kv_cache_memory_bytes),
         gate.size(found.memory.free),
         gate.size(candidate.free_memory_baseline),
@@ -127,12 +116,13 @@ def maybe_save_startup_plan(worker: Any, kv_cache_memory_bytes: int) -> None:
         logger.warning("Startup plan: not saved, %s.", found.reason)
         return
     try:
+        _keep_account(found, worker.vllm_config)
         record = Plan(
             found.fingerprint,
             gate.storable(kv_cache_memory_bytes, found.memory),
             found.memory.free,
             found.memory.weights,
-            _account(worker.vllm_config, found.factors),
+            found.account,
         )
         path = _plan_path(found.fingerprint)
         store.save(path, plan.encode(record))
@@ -149,12 +139,41 @@ def maybe_save_startup_plan(worker: Any, kv_cache_memory_bytes: int) -> None:
 def look_up(worker: Any) -> Lookup:
     """The key of this boot and what is known of its memory; never raises (KEY-17)."""
     try:
-        factors = _factors(
-            worker.vllm_config, worker.rank, worker.parallel_config.world_size, worker
-        )
+        config = worker.vllm_config
+        factors = _factors(config, worker.rank, worker.parallel_config.world_size, worker)
         return Lookup(fingerprint.key_of(factors), factors, _memory(worker))
     except Exception as error:
-        return Lookup(None, {}, None, f"its identity cannot be determined ({_told(error)})")
+        return Lookup(None, {}, None, f"no identity, it cannot be determined: {_told(error)}")
+
+
+def _keep_account(found: Lookup, config: Any) -> None:
+    """Shorten the factors to what a plan carries: settings that differ from their defaults.
+
+    This is done when a boot turns out to measure, which takes seconds, so that neither a boot that
+    applies nor the save pays for it.
+    """
+    if found.fingerprint is not None and found.account is None:
+        settings = fingerprint.account_of(config, found.factors["settings"])
+        found.account = found.factors | {"settings": settings}
+
+
+def _candidate(found: Lookup) -> tuple[Plan | None, str]:
+    """The plan that this rank could apply, or None and why not; never raises."""
+    if found.fingerprint is None or found.memory is None:
+        return None, found.reason
+    path = _plan_path(found.fingerprint)
+    try:
+        candidate = _load_plan(found.fingerprint)
+        if candidate is None:
+            return None, f"none found at {path}"
+        refusal = gate.refusal(candidate, found.memory)
+    except NoPlanError as error:
+        return None, f"ignoring what lies at {path}, {error}"
+    except Exception as error:
+        return None, f"{path} not read, {_told(error)}"
+    if refusal is not None:
+        return None, f"{found.fingerprint} refused, {refusal}"
+    return candidate, ""
 
 
 def _factors(config: Any, rank: int, world_size: int, worker: Any) -> dict[str, Any]:
@@ -175,11 +194,6 @@ def _factors(config: Any, rank: int, world_size: int, worker: Any) -> dict[str, 
         **device,
         **identity.describe_runtime(),
     }
-
-
-def _account(config: Any, factors: dict[str, Any]) -> dict[str, object]:
-    """The factors as a plan carries them: settings at their defaults are left out."""
-    return factors | {"settings": fingerprint.account_of(config, factors["settings"])}
 
 
 def _memory(worker: Any) -> gate.Memory:

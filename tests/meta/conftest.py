@@ -17,10 +17,11 @@ from startup_plan.harness.report import (
     SuiteFacts,
     build_report,
 )
-from startup_plan.harness.report_record import Record
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from startup_plan.harness.report_record import Record
 
 _CONFIGURATION = """
 [tool.pytest.ini_options]

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from .simulation import GIB
+
+if TYPE_CHECKING:
+    from .simulated_worker import SimulatedWorker
 
 
 @final
@@ -31,11 +34,12 @@ class BootResult:
         killed: whether a simulated kill ended the process inside the subject.
         config_hash: `compute_hash()` before and after the subject's look-up.
         legal: the values that boots under the very same inputs have left to be applied.
+        worker: the worker that booted, as the subject left it; None if it gave up before.
     """
 
     __slots__ = (
         "applied",
-                "budget",
+        "budget",
         "calls",
         "config_hash",
         "engine",
@@ -53,6 +57,7 @@ class BootResult:
         "suggestion",
         "utilization",
         "where",
+        "worker",
     )
 
     def __init__(self, engine: str, utilization: float, free: int, budget: int) -> None:
@@ -76,6 +81,7 @@ class BootResult:
         self.killed = False
         self.config_hash: tuple[str, str] = ("", "")
         self.legal: frozenset[int] = frozenset()
+        self.worker: SimulatedWorker | None = None
 
     @property
     def out_of_memory(self) -> bool:

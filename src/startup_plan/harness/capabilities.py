@@ -126,12 +126,12 @@ def _ptrace() -> tuple[bool, str]:
     if strace is None:
         return _trace_me()
     with tempfile.TemporaryDirectory() as folder:
-        victim = Path(folder, "victim")
+        victim, trace = Path(folder, "victim"), Path(folder, "trace")
         victim.touch()
         inject = "inject=unlink,unlinkat:error=EIO"
-        command = [strace, "-f", "-o", os.devnull, "-e", inject, "rm", "-f", str(victim)]
-        answer = _run(command)
-        if answer.returncode and victim.exists():
+        answer = _run([strace, "-f", "-o", str(trace), "-e", inject, "rm", "-f", str(victim)])
+        injected = trace.exists() and "(INJECTED)" in trace.read_text(errors="replace")
+        if injected and victim.exists():
             return True, f"strace injects errors ({strace})"
     return False, f"strace cannot inject an error: {_last_line(answer)}"
 

@@ -26,7 +26,7 @@ class Engine:
     Attributes:
         environ: variables of its processes besides the two of the startup plan.
         explicit: `--kv-cache-memory` in bytes, or None.
-        enabled: whether `VLLM_ENABLE_STARTUP_PLAN=1`.
+        enabled: whether `VLLM_ENABLE_STARTUP_PLAN` is 1 or 0; None leaves the variable unset.
         heavier_weights: bytes that the checkpoint under the same path has grown by (GATE-08).
         rewrites: settings that the boot itself rewrites between look-up and save (KEY-16).
         shows_weights: whether the worker exposes the size of the loaded weights.
@@ -69,7 +69,7 @@ class Engine:
         self.replica = replica
         self.environ: dict[str, str] = {}
         self.explicit: int | None = None
-        self.enabled = True
+        self.enabled: bool | None = True
         self.heavier_weights = 0
         self.rewrites: tuple[tuple[str, Any], ...] = ()
         self.shows_weights = True

@@ -41,16 +41,17 @@ class Display:
         self._terminal = judgement.isatty()
         self._out = Console(file=judgement, highlight=False, soft_wrap=True)
         self._err = Console(file=progress, highlight=False, soft_wrap=True)
+        self._live = progress.isatty() and not self._err.is_dumb_terminal
 
     @contextlib.contextmanager
     def progress(self, request: GateRequest) -> Iterator[gate_run.Progress]:
         """Show a line that moves, or on a stream that is no terminal a few plain lines."""
-        if not self._err.is_terminal:
+        if not self._live:
             yield _PlainProgress(self._err, request.subject)
             return
         columns = (
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=20),
             TextColumn("{task.fields[words]}"),
             TimeElapsedColumn(),
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108
 
@@ -38,16 +38,20 @@ def make_scratch(parent: Path | None = None) -> Path:
 
 
 def remove_scratch(folder: Path) -> None:
-    """Remove a folder, also where a test took away its own permissions; never raise."""
-    shutil.rmtree(folder, onerror=_make_removable)
+    """Remove a folder, also where a test took permissions away; never raise."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        _open_up(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _make_removable(call: Callable[..., object], path: str, _error: object) -> None:
+def _open_up(folder: Path) -> None:
+    """Make every folder in `folder` one that its owner may list and empty."""
     with contextlib.suppress(OSError):
-        Path(path).parent.chmod(0o700)
-        if not Path(path).is_symlink():
-            Path(path).chmod(0o700)
-        if call in (os.open, os.scandir):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            call(path)
+        folder.chmod(0o700)
+    for parent, children, _ in os.walk(folder):
+        for child in children:
+            path = Path(parent, child)
+            if not path.is_symlink():
+                with contextlib.suppress(OSError):
+                    path.chmod(0o700)

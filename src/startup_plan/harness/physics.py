@@ -23,7 +23,8 @@ SAFETY_BUFFER: Final = 150 * MIB
 _STEP: Final = 2 * MIB
 _WEIGHTS: Final = 14 * GIB
 _NON_TORCH: Final = GIB
-_ACTIVATIONS: Final = 6 * GIB
+_ACTIVATIONS: Final = 12 * GIB
+_LEAST: Final = 512 * MIB
 _GRAPHS: Final = GIB
 
 
@@ -63,7 +64,7 @@ def footprint(engine: Engine, rank: int, device: Device, runtime: Runtime) -> Fo
     return Footprint(
         weights=share + uneven + engine.heavier_weights,
         persistent=persistent + (engine.world_size - 1) * 320 * MIB,
-        activations=_ACTIVATIONS + moved,
+        activations=max(_LEAST, _ACTIVATIONS + moved),
         graphs=_GRAPHS,
     )
 

@@ -150,15 +150,13 @@ class Report:
         violated = self.having("violated")
         if not judged:
             return f"{self.subject.name}: nothing was judged"
+        ran = f"{judged} requirement{_s(judged)} that ran"
         if not violated:
-            return f"{self.subject.name} breaks none of the {judged} requirements that ran"
+            return f"{self.subject.name} breaks none of the {ran}"
         worst = len(self.having("violated", "unsafe"))
         unsafe = f", {worst} of them unsafe" if worst else ", none of them unsafe"
         ids = ", ".join(result.requirement.id for result in violated)
-        return (
-            f"{self.subject.name} BREAKS {len(violated)} of the {judged} requirements that ran"
-            f"{unsafe} ({ids})"
-        )
+        return f"{self.subject.name} BREAKS {len(violated)} of the {ran}{unsafe} ({ids})"
 
 
 def build_report(

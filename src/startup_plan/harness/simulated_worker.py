@@ -76,7 +76,7 @@ class MemorySnapshot:
 
     def measure(self) -> None:
         """Read the device as it is now; before weights are loaded torch itself holds nothing."""
-        index = getattr(self.device_, "index", self.device_)
+        index: Any = getattr(self.device_, "index", self.device_)
         device = active().asked("memory", index)
         self.free_memory, self.total_memory = device.free, device.total
         self.cuda_memory = self.non_torch_memory = device.total - device.free

@@ -68,7 +68,16 @@ class Subject:
         missing: the functions that it does not have.
     """
 
-    __slots__ = ("_instances", "_pristine", "_units", "file", "missing", "name", "sha256", "version")
+    __slots__ = (
+        "_instances",
+        "_pristine",
+        "_units",
+        "file",
+        "missing",
+        "name",
+        "sha256",
+        "version",
+    )
 
     def __init__(self, name: str, units: list[_Unit], digest: str, version: str) -> None:
         """Execute the subject once, to see that it can be and what it has."""

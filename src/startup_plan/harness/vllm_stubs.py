@@ -184,15 +184,15 @@ class EnvsModule(StubModule):
 
 
 def _variable(name: str) -> Any:
-    raw = os.environ.get(name, _REGISTERED[name])
+    raw = os.environ.get(name)
     if name == "VLLM_CACHE_ROOT":
         return os.path.expanduser(raw or "~/.cache/vllm")
     if name == "VLLM_ENABLE_STARTUP_PLAN":
         return bool(int(raw or "0"))
-    return raw
+    return _REGISTERED[name].parse(raw)
 
 
-_REGISTERED: Final = {v.name: v.default for v in vllm_configs.VARIABLES}
+_REGISTERED: Final = {v.name: v for v in vllm_configs.VARIABLES}
 
 
 class TorchModule(ModuleType):
@@ -235,7 +235,8 @@ def _torch_version() -> str:
 
 
 def _index(device: Any) -> int | None:
-    return getattr(device, "index", device)
+    index: int | None = getattr(device, "index", device)
+    return index
 
 
 def _properties(device: Any = None) -> SimpleNamespace:
@@ -359,19 +360,19 @@ class StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             importlib.import_module("torch.version")
 
 
-def _version(name: str) -> str:
+def _version(distribution_name: str) -> str:
     """`importlib.metadata.version` as a host with the simulated software would answer."""
     simulation = active()
     if "libraries" in simulation.broken:
         raise RuntimeError("simulated: installed distributions cannot be listed")
-    runtime, plain = simulation.runtime, name.lower().replace("-", "_")
+    runtime, plain = simulation.runtime, distribution_name.lower().replace("-", "_")
     ours = {"vllm": runtime.vllm, "torch": runtime.torch, "torch_npu": runtime.npu}
     found = ours[plain] if plain in ours else runtime.libraries.get(plain)
     if found is not None:
         return found
     if plain in ours or _ACCELERATOR_PACKAGES.match(plain):
-        raise importlib.metadata.PackageNotFoundError(name)
-    return _real_version(name)
+        raise importlib.metadata.PackageNotFoundError(distribution_name)
+    return _real_version(distribution_name)
 
 
 _real_version: Final = importlib.metadata.version

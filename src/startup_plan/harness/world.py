@@ -147,6 +147,34 @@ class World:
             (rank, engine.world_size, engine.replica),
         )
 
+    def worker(
+        self, engine: Engine, rank: int = 0, calls: list[str] | None = None
+    ) -> SimulatedWorker:
+        """A worker of a new process of `engine` that has loaded its weights on its device.
+
+        Args:
+            engine: what boots.
+            rank: which rank.
+            calls: list to which its model runner appends the passes that are asked of it.
+        """
+        index = engine.placement[rank]
+        device = self.devices[index]
+        worker = SimulatedWorker(
+            engine.new_config(),
+            rank=rank,
+            local_rank=index,
+            device=StubDevice(self.runtime.backend, index),
+            snapshot=_snapshot(device, self.runtime, index),
+            requested_memory=math.ceil(device.total * engine.utilization),
+            model_runner=ModelRunner(
+                physics.footprint(engine, rank, device, self.runtime),
+                [] if calls is None else calls,
+            ),
+        )
+        if not engine.shows_weights:
+            del worker.model_runner.model_memory_usage
+        return worker
+
     def boot_all(self, engine: Engine) -> list[BootResult]:
         """Boot every rank of `engine`, one after the other."""
         return [self.boot(engine, rank) for rank in range(engine.world_size)]
@@ -160,6 +188,7 @@ class World:
         during_save: contextlib.AbstractContextManager[Any] | None = None,
         suggestion: object = None,
         schema: int | None = None,
+        save_anyway: bool = False,
     ) -> BootResult:
         """Boot one rank of `engine` in a new process.
 
@@ -170,6 +199,8 @@ class World:
             during_save: entered around the subject's save, for faults.
             suggestion: handed over for saving instead of what was measured.
             schema: another plan schema version for this process.
+            save_anyway: call the subject's save also where vLLM's worker does not, because the
+                value was given or applied (GATE-05).
 
         Returns:
             What came of it; an exception of the subject is in the result, never raised here.
@@ -188,7 +219,6 @@ class World:
             result.refused = "less memory is free than the utilization asks for"
             self.tell(str(result))
             return result
-        config = engine.new_config()
         inputs = self.inputs(engine, rank)
         result.legal = self.legal.get(inputs, frozenset())
         simulation = self.simulation
@@ -198,23 +228,14 @@ class World:
             module = self.subject.fresh()
             if schema is not None:
                 self.subject.set_schema(module, schema)
-            worker = SimulatedWorker(
-                config,
-                rank=rank,
-                local_rank=device_index,
-                device=StubDevice(self.runtime.backend, device_index),
-                snapshot=_snapshot(device, self.runtime, device_index),
-                requested_memory=budget,
-                model_runner=ModelRunner(footprint, result.calls),
-            )
-            if not engine.shows_weights:
-                del worker.model_runner.model_memory_usage
+            worker = result.worker = self.worker(engine, rank, result.calls)
             try:
                 self._live(result, engine, module, worker, footprint, during_load, during_save,
-                           suggestion)  # fmt: skip
+                           suggestion, save_anyway)  # fmt: skip
             except KilledError:
                 result.killed = True
-        handed = result.suggestion if suggestion is None else suggestion
+        measured = result.suggestion is not None
+        handed = suggestion if measured and suggestion is not None else result.suggestion
         if type(handed) is int and 0 < handed <= min(free, budget) and engine.enabled:
             old = result.legal if during_save is not None or result.raised else frozenset()
             self.legal[inputs] = old | {handed}
@@ -231,6 +252,7 @@ class World:
         during_load: contextlib.AbstractContextManager[Any] | None,
         during_save: contextlib.AbstractContextManager[Any] | None,
         suggestion: object,
+        save_anyway: bool,
     ) -> None:
         """The steps of `gpu_worker.Worker`, from the measurement to the save."""
         cache, runner = worker.cache_config, worker.model_runner
@@ -266,11 +288,13 @@ class World:
         if result.out_of_memory:
             return
         graphs = runner.capture_model()
-        if cache.kv_cache_memory_bytes is not None:
-            return
         # As the released worker: graphs are counted as estimate and as taken (BOOT-08).
-        result.suggestion = result.kv - graphs - physics.SAFETY_BUFFER
-        handed = result.suggestion if suggestion is None else suggestion
+        suggested = result.kv - graphs - physics.SAFETY_BUFFER
+        if cache.kv_cache_memory_bytes is None:
+            result.suggestion = suggested
+        elif not save_anyway:
+            return
+        handed = suggested if suggestion is None else suggestion
         try:
             with during_save or contextlib.nullcontext():
                 module.maybe_save_startup_plan(worker, handed)
@@ -281,7 +305,9 @@ class World:
 
     @contextlib.contextmanager
     def _environment_of(self, engine: Engine) -> Iterator[None]:
-        environ = {ROOT: self.cache_root, FLAG: "1" if engine.enabled else "0", **engine.environ}
+        environ = {ROOT: self.cache_root, **engine.environ}
+        if engine.enabled is not None:
+            environ.setdefault(FLAG, "1" if engine.enabled else "0")
         os.environ.update(environ)
         try:
             yield

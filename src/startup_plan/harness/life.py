@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The *life* state machine: any history of boots, and of what happens to an engine between them.
+
+One machine serves all requirements that every boot must keep (`life_judges`); a run judges one of
+them, so that each gets the shortest history that breaks it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import io
+import os
+import shutil
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from . import vllm_configs
+from .engine import UTILIZATION, Engine
+from .life_history import Event, History, base_of, short
+from .life_judges import JUDGES
+from .simulation import GIB, MIB
+from .violation import Violation
+from .world import KilledError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+
+    from .world import World
+
+STEPS: Final = 20
+"""Rules per history at most."""
+
+_UTILIZATIONS: Final = (0.8, 0.5, 0.9, 0.6)
+_TENANTS: Final = (0, MIB, GIB, 6 * GIB + 1, 15 * GIB, 30 * GIB)
+_GROWTH: Final = (0, 2 * MIB, GIB, 2 * GIB)
+_EXPLICIT: Final = (None, 2 * GIB, 0)
+_DEVICES: Final[tuple[tuple[str, int, tuple[int, int] | None], ...]] = (
+    ("Simulated H200", 80 * GIB, (9, 0)),
+    ("Simulated H100", 80 * GIB, (9, 0)),
+    ("Simulated H200", 96 * GIB, (9, 0)),
+    ("Simulated H200", 80 * GIB, (10, 0)),
+)
+_UPGRADES: Final = (
+    ("vllm", "0.33.0"), ("torch", "2.13.0"), ("cuda", "13.0"),
+    ("vllm", "0.34.0"), ("torch", "2.14.0"), ("cuda", "13.1"), ("cuda", None), ("hip", "7.2"),
+    ("hip", None),
+)  # fmt: skip
+_ENGINES: Final[dict[str, Callable[[str], Engine]]] = {
+    "engine": Engine,
+    "replica 0": lambda name: Engine(name, replica=0, replicas=2),
+    "replica 1": lambda name: Engine(name, replica=1, replicas=2, placement=(1,)),
+    "pair": lambda name: Engine(name, world_size=2),
+}
+_NOTHING: Final = ("", None, None)
+# The fields of ParallelConfig would contradict how the world places the ranks.
+_CHANGES: Final[tuple[tuple[str, Any, Any], ...]] = (
+    _NOTHING,
+    *(
+        (found.path, found.alternates[0], found.default)
+        for found in vllm_configs.SETTINGS
+        if found.moves and found.path != UTILIZATION and not found.path.startswith("parallel_")
+    ),
+    *(
+        (found.name, found.alternates[0], None)
+        for found in (*vllm_configs.VARIABLES, *vllm_configs.EXTRA_VARIABLES)
+        if found.moves
+    ),
+)
+_DAMAGE: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "emptied": lambda _: b"",
+    "cut in half": lambda data: data[: len(data) // 2],
+    "overwritten with zeros": lambda data: bytes(len(data)),
+    "overwritten with []": lambda _: b"[]",
+    "overwritten with garbage": lambda data: bytes(i * 37 % 251 for i in range(len(data))),
+    "changed in one bit": lambda data: data[:-20] + bytes([data[-20] ^ 1]) + data[-19:]
+    if len(data) > 20
+    else b"\x01",
+}
+
+
+@final
+class Kill:
+    """A kill that waits for the n-th operation by which a save could change the disk.
+
+    From then on the dead process changes nothing: clean-up that it would attempt does not happen.
+
+    Args:
+        at: which operation, counted from 1.
+    """
+
+    _CALLS: Final = (
+        "mkdir", "open", "write", "fsync", "fdatasync", "replace", "rename", "link", "unlink",
+        "remove", "truncate", "ftruncate", "utime", "chmod",
+    )  # fmt: skip
+
+    def __init__(self, at: int) -> None:
+        """Wait."""
+        self._left = at
+        self._undo = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        """Stand in the way of every operation."""
+        for module, names in ((os, self._CALLS), (io, ("open",)), (builtins, ("open",))):
+            for name in names:
+                original = getattr(module, name)
+                self._undo.callback(setattr, module, name, original)
+                setattr(module, name, functools.partial(self._call, original))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let other processes work again."""
+        self._undo.close()
+
+    def _call(self, original: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        self._left -= 1
+        if self._left <= 0:
+            raise KilledError("simulated: the process was killed here")
+        return original(*args, **named)
+
+
+class Life(RuleBasedStateMachine):
+    """One host, one disk, a few deployments, and time.
+
+    Args:
+        world: an entered world, started over for this history.
+        folder: an empty folder; removed at the end.
+        judged: the requirement that is judged.
+    """
+
+    def __init__(self, world: World, folder: Path, judged: str) -> None:
+        """Nothing has happened yet."""
+        super().__init__()
+        world.again(folder)
+        world.watches_hash = judged == "BOOT-05"
+        self._world = world
+        self._folder = folder
+        self._judged = judged
+        self._judge = JUDGES[judged]
+        self._history = History()
+        self._moves = 0
+        self._engines = {"engine": Engine()}
+        self._engine = self._engines["engine"]
+        self._changed = {"engine": _NOTHING}
+
+    def teardown(self) -> None:
+        """Leave nothing on the disk."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @rule()
+    def boot(self) -> None:
+        """Every rank of the engine boots."""
+        for rank in range(self._engine.world_size):
+            self._boot(rank, None)
+
+    @rule(times=st.integers(2, 4))
+    def boots(self, times: int) -> None:
+        """The engine is restarted a few times."""
+        for _ in range(times):
+            self.boot()
+
+    @rule(at=st.integers(1, 10))
+    def killed_boot(self, at: int) -> None:
+        """The engine boots and is killed in the middle of a save."""
+        self._boot(0, Kill(at))
+
+    @rule(value=st.sampled_from(_UTILIZATIONS))
+    def utilization(self, value: float) -> None:
+        """The operator gives the engine another share of its device."""
+        before = self._engine.utilization
+        self._engine.set(UTILIZATION, value)
+        if value != before:
+            self._tell(f"{'lowered' if value < before else 'raised'} to {value:g}")
+
+    @rule(size=st.sampled_from(_TENANTS))
+    def co_tenant(self, size: int) -> None:
+        """A co-tenant of the engine's device comes, grows, shrinks or leaves."""
+        self._world.devices[self._engine.placement[0]].tenants["other"] = size
+        self._tell(f"a co-tenant holds {short(size)}")
+
+    @rule(growth=st.sampled_from(_GROWTH))
+    def checkpoint(self, growth: int) -> None:
+        """The checkpoint under the same path is replaced by a heavier one, or by the first."""
+        self._engine.heavier_weights = growth
+        self._tell(f"the weights are {short(growth)} heavier than at first")
+
+    @rule(change=st.sampled_from(_CHANGES))
+    def setting(self, change: tuple[str, Any, Any]) -> None:
+        """One setting or variable that takes memory is changed; the one changed before is reset."""
+        name = self._engine.name
+        for path, value in (self._changed[name][::2], change[:2]):
+            if "." in path or path.endswith("_config"):
+                self._engine.set(path, value)
+            elif path:
+                self._engine.setenv(path, value)
+        self._changed[name] = change
+        self._tell(f"{change[0]} set to {change[1]!r}" if change[0] else "settings are as at first")
+
+    @rule(change=st.sampled_from(_UPGRADES))
+    def upgrade(self, change: tuple[str, str | None]) -> None:
+        """Another version of the software is installed, or another build of torch."""
+        setattr(self._world.runtime, *change)
+        self._tell(f"{change[0]} is now {change[1]}")
+
+    @rule(kind=st.sampled_from(_DEVICES))
+    def swap_device(self, kind: tuple[str, int, tuple[int, int] | None]) -> None:
+        """The engine's device is replaced by another."""
+        device = self._world.devices[self._engine.placement[0]]
+        device.name, device.total, device.capability = kind
+        self._tell(f"the device is a {kind[0]} of {short(kind[1])}, capability {kind[2]}")
+
+    @rule(value=st.sampled_from(_EXPLICIT))
+    def explicit(self, value: int | None) -> None:
+        """The operator sets the KV-cache size by hand, or no longer."""
+        self._engine.explicit = value
+        self._tell(f"kv_cache_memory_bytes set to {value}")
+
+    @rule(on=st.booleans())
+    def flag(self, on: bool) -> None:
+        """The feature is switched on or off."""
+        self._engine.enabled = on
+        self._tell(f"feature switched {'on' if on else 'off'}")
+
+    @rule()
+    def relocate(self) -> None:
+        """The cache root is moved."""
+        world = self._world
+        self._moves += 1
+        root = os.path.join(self._folder, f"cache{self._moves}")
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(world.cache_root, root)
+        world.cache_root = root
+        self._history.relocated()
+        self._tell("the cache root was moved")
+
+    @rule(name=st.sampled_from(tuple(_ENGINES)))
+    def engine(self, name: str) -> None:
+        """It is another engine's turn: a replica, or one with two ranks."""
+        if name not in self._engines:
+            self._engines[name] = _ENGINES[name](name)
+            self._changed[name] = _NOTHING
+        self._engine = self._engines[name]
+
+    @precondition(lambda self: self._history.plans)
+    @rule(which=st.integers(0, 3), how=st.sampled_from(tuple(_DAMAGE)))
+    def corrupt(self, which: int, how: str) -> None:
+        """Something damages a plan file."""
+        path = self._plan(which)
+        with open(path, "rb") as stream:
+            data = stream.read()
+        with open(path, "wb") as stream:
+            stream.write(_DAMAGE[how](data))
+        self._history.meddled(self._world.plan_folder)
+        self._tell(f"a plan file was {how}")
+
+    @precondition(lambda self: len(self._history.plans) > 1)
+    @rule(which=st.integers(0, 3), over=st.integers(0, 3))
+    def copy_over(self, which: int, over: int) -> None:
+        """Somebody copies one plan over another."""
+        with contextlib.suppress(shutil.SameFileError):
+            shutil.copyfile(self._plan(which), self._plan(over))
+        self._history.meddled(self._world.plan_folder)
+        self._tell("a plan file was copied over another")
+
+    def _plan(self, number: int) -> str:
+        names = self._history.plans
+        return os.path.join(self._world.plan_folder, names[number % len(names)])
+
+    def _tell(self, clause: str) -> None:
+        self._history.story.append(clause)
+
+    def _boot(self, rank: int, kill: Kill | None) -> None:
+        world, engine, history = self._world, self._engine, self._history
+        key = (base_of(world, engine, rank), engine.utilization)
+        result = world.boot(engine, rank, during_save=kill)
+        event = Event(result, key, engine, interrupted=kill is not None)
+        history.observe(event, world.plan_folder)
+        verdict = self._judge(history, event)
+        history.story.append(str(event))
+        if verdict is not None:
+            raise Violation(self._judged, "; ".join([*history.story, verdict]))
+        history.settle(event)
+
+
+def live(world: World, make_folder: Callable[[], Path], judged: str, *, histories: int) -> int:
+    """Let many histories happen and judge every boot in them.
+
+    Args:
+        world: an entered world.
+        make_folder: makes an empty folder, on a fast disk, for each history.
+        judged: the requirement to judge.
+        histories: how many to try.
+
+    Returns:
+        The number of histories tried.
+
+    Raises:
+        Violation: the shortest history found in which the requirement is broken.
+    """
+    tried = 0
+
+    def begin() -> Life:
+        nonlocal tried
+        tried += 1
+        return Life(world, make_folder(), judged)
+
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # Hypothesis leaves it untyped
+        begin, settings=settings(max_examples=histories, stateful_step_count=STEPS)
+    )
+    return tried

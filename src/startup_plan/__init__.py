@@ -20,7 +20,7 @@ from .worker import (
 
 __version__ = "0.1.0"
 
-__all__ = [
+__all__ = [  # noqa: RUF022  # the public names first, then those of vLLM that begin with _
     "PLAN_SCHEMA_VERSION",
     "NoPlanError",
     "Memory",

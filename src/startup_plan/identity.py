@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 from typing import Any, Final
 
 from . import _vllm
@@ -76,6 +75,9 @@ def describe_runtime() -> dict[str, object]:
 @functools.cache
 def library_versions() -> dict[str, str]:
     """Installed versions of the libraries that take device memory; they cannot change in a run."""
+    # Imported here because it costs more than all the rest of this package.
+    import importlib.metadata  # noqa: PLC0415
+
     versions = {}
     for name in _LIBRARIES:
         try:

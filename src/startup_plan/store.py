@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import stat
 import time
 from typing import Final
@@ -85,7 +84,7 @@ def save(path: str, data: bytes) -> None:
     """
     folder, name = os.path.split(path)
     stem = name.removesuffix(".json")
-    temporary = os.path.join(folder, f".{stem}.{secrets.token_hex(8)}.tmp")
+    temporary = os.path.join(folder, f".{stem}.{os.urandom(8).hex()}.tmp")
     try:
         fd = _create(temporary)
     except FileNotFoundError:

@@ -47,6 +47,19 @@ def test_subject_that_cannot_be_loaded_is_status_3(
     assert (status, "missing.py cannot be read" in error, "Traceback" in error) == (3, True, False)
 
 
+def test_subject_that_ends_the_process_is_status_3(
+    mini_suite: MiniSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A subject that takes the process down at import could not be loaded, and that is said."""
+    mini_suite(SOUND)
+    path = tmp_path / "plan.py"
+    path.write_text("import os; os._exit(0)")
+
+    status = cli.run(["gate", str(path)])
+
+    assert (status, "imported it ended with status 0" in capsys.readouterr().err) == (3, True)
+
+
 def test_subject_is_loaded_before_any_worker(mini_suite: MiniSuite, tmp_path: Path) -> None:
     """A subject that raises at import is reported once, however many workers there are."""
     mini_suite(SOUND)

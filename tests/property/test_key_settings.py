@@ -68,7 +68,7 @@ def _unseen(
         moved = abs(taken - known)
         if moved > (worst.moved if worst else 0):
             light, heavy = (before, value) if taken > known else (value, before)
-            told = f"{name} changed from {keys.shown(light)} to {keys.shown(heavy)}"
+            told = f"{name} changed from {_said(name, light)} to {_said(name, heavy)}"
             worst = _Unseen(name, told, moved, _engine(change, light), _engine(change, heavy))
     return worst
 
@@ -90,8 +90,18 @@ def _set(path: str) -> Callable[[Engine, Any], None]:
     return lambda engine, value: engine.set(path, value)
 
 
-def _setenv(name: str) -> Callable[[Engine, Any], None]:
-    return lambda engine, value: engine.setenv(name, value)
+def _setenv(variable: Variable) -> Callable[[Engine, Any], None]:
+    def change(engine: Engine, text: Any) -> None:
+        engine.setenv(variable.name, text)
+        if variable.hashed and text is not None:
+            # It sets a field that the hash reads: a subject may see it there.
+            engine.config._hash_salt = text
+
+    return change
+
+
+def _said(name: str, value: Any) -> str:
+    return "unset" if value is None and name.isupper() else keys.shown(value)
 
 
 def _some(alternates: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -137,7 +147,7 @@ def test_settings_of_a_later_release_are_in(world: World, tally: Tally) -> None:
             engine.hash_override = keys.SAME_HASH
             engine.moved[_LATER_FIELD] = value * GIB
 
-        name = f"{path}.{_LATER_FIELD}".lstrip(".")
+        name = path or "VllmConfig"
         usual = keys.sure_key(world, _engine(change, 0))
         case = _unseen(world, usual, name, change, [(0, 0), (2, 2 * GIB)])
         unseen += [case] if case else []
@@ -179,7 +189,7 @@ def _variable_cases(
     for variable in variables:
         texts = (None, *_some(variable.alternates))
         amounts = [(text, variable.bytes_at(text)) for text in texts]
-        case = _unseen(world, usual, variable.name, _setenv(variable.name), amounts)
+        case = _unseen(world, usual, variable.name, _setenv(variable), amounts)
         unseen += [case] if case else []
         count += 1
         tally(boots=len(texts) - 1, examples=1)

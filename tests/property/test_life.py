@@ -27,7 +27,7 @@ def test_life(
     judged: str, world: World, fresh_folder: Callable[[], Path], tally: Tally
 ) -> None:
     """Whatever happens to an engine and its disk between boots, every boot keeps the rule."""
-    histories = profiles.scaled(200 if judged == "BOOT-07" else 60)
+    histories = profiles.scaled({"BOOT": 40, "GATE": 25}[judged[:4]] * (3 if judged == "BOOT-07" else 1))
     try:
         live(world, fresh_folder, judged, histories=histories)
     finally:

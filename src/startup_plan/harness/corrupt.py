@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
 _SEED: Final = 20260
 _TOKEN: Final = re.compile(rb"([A-Za-z0-9_.+-]+)")
@@ -53,7 +53,7 @@ def bit_flips(data: bytes, limit: int) -> Iterator[Variant]:
     Above `limit`: as many bits of each byte as fit, which ones is drawn; where not even one fits,
     one bit of bytes that are spread evenly.
     """
-    dice = random.Random(_SEED)  # noqa: S311: a sample, not a secret
+    dice = random.Random(_SEED)  # noqa: S311  # a sample, not a secret
     each = max(1, min(8, limit // max(1, len(data))))
     for place in _spread(len(data), max(1, limit)):
         byte = data[place]
@@ -73,7 +73,7 @@ def substitutions(data: bytes, limit: int) -> Iterator[Variant]:
     something in a text format and one half from all 255. Where not even two a place fit, over
     places that are spread evenly.
     """
-    dice = random.Random(_SEED)  # noqa: S311: a sample, not a secret
+    dice = random.Random(_SEED)  # noqa: S311  # a sample, not a secret
     exhaustive = len(data) * 255 <= limit
     places = _spread(len(data), limit if exhaustive else max(1, limit // 4))
     digits = 0 if exhaustive else sum(data[place] in _DIGITS for place in places)
@@ -100,7 +100,7 @@ def tails(data: bytes, limit: int) -> Iterator[Variant]:
     and behind the whole: zeros, garbage, white space, digits, itself, a part of itself. Above
     `limit` the places are spread evenly.
     """
-    noise = random.Random(_SEED).randbytes(max(4096, len(data)))  # noqa: S311: as above
+    noise = random.Random(_SEED).randbytes(max(4096, len(data)))  # noqa: S311  # as above
     fills = (
         ("zeros", bytes(len(data))),
         ("0xff", b"\xff" * len(data)),
@@ -196,14 +196,30 @@ def _choices(left: bytes, right: bytes, limit: int) -> Iterator[Variant]:
         yield Variant(f"the first with {words} of the second", b"".join(mixed))
 
 
-DAMAGE: Final[Mapping[str, Callable[[bytes, int], Iterator[Variant]]]] = {
-    "truncations": truncations,
-    "bit flips": bit_flips,
-    "byte substitutions": substitutions,
-    "tails": tails,
-    "blocks": blocks,
+class Damage(NamedTuple):
+    """One way in which the bytes of a single plan go wrong.
+
+    Attributes:
+        variants: bytes and limit -> the variants.
+        per_byte: how many variants there are for each byte, at most.
+    """
+
+    variants: Callable[[bytes, int], Iterator[Variant]]
+    per_byte: int
+
+    def is_exhaustive(self, data: bytes, limit: int) -> bool:
+        """Whether the limit leaves room for every variant."""
+        return self.per_byte * len(data) <= limit
+
+
+DAMAGE: Final = {
+    "truncations": Damage(truncations, 2),
+    "bit flips": Damage(bit_flips, 8),
+    "byte substitutions": Damage(substitutions, 255),
+    "tails": Damage(tails, 4),
+    "blocks": Damage(blocks, 6),
 }
-"""The generators that need one plan, by the name that reports give them."""
+"""The ways that need one plan, by the name that reports give them."""
 
 
 def _with_byte(data: bytes, place: int, value: int) -> bytes:

@@ -156,7 +156,7 @@ def _doubled(fields: dict[str, str], name: str, text: str) -> bytes:
 
 
 def _escaped(good: bytes) -> bytes:
-    """Digits inside texts as `\\u0031`; outside they would be no JSON."""
+    """Digits inside texts as escapes; outside they would be no JSON."""
     pieces = good.decode().split('"')
     inside = ["".join(f"\\u{ord(c):04x}" if c.isdigit() else c for c in p) for p in pieces[1::2]]
     pieces[1::2] = inside

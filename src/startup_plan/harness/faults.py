@@ -20,7 +20,8 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
-from .interpose import Observer, mark_injected
+from .interpose import Observer, descriptors, mark_injected
+from .interposed_file import close_quietly
 from .operation import WRITES, Operation
 from .world import KilledError
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
     Result = TypeVar("Result")
     Matching = Callable[[Operation], bool]
-
-ENDLESS: Final = 5000
-"""A save of so many operations does not end."""
 
 ERRORS: Final = (
     "EIO", "ENOSPC", "EDQUOT", "EACCES", "EROFS", "EMFILE", "ENAMETOOLONG", "ESTALE", "EBUSY",
@@ -56,6 +54,9 @@ class Trace(Observer):
         fired: whether the fault was injected, at least once.
         hits: the operations at which it was.
     """
+
+    endless = 5000
+    """More operations than this are taken for a loop that does not end."""
 
     def __init__(
         self, root: str | os.PathLike[str], after: Callable[[Operation], None] | None = None
@@ -87,8 +88,8 @@ class Trace(Observer):
         """
         operation.index = len(self.operations) + 1
         self.operations.append(operation)
-        if operation.index > ENDLESS:
-            raise mark_injected(EndlessError(f"{ENDLESS} operations, and no end"))
+        if operation.index > self.endless:
+            raise mark_injected(EndlessError(f"{self.endless} operations, and no end"))
         if self._dead:
             operation.error = self.die()
             raise operation.error
@@ -158,7 +159,7 @@ class _Failure(Trace):
                 self.strike(operation)
                 # Linux lets go of the descriptor even where close reports an error.
                 if self._after_effect or operation.name == "close":
-                    perform()
+                    _let_go(operation, perform())
                 raise mark_injected(self._made(operation))
         return perform()
 
@@ -168,24 +169,39 @@ class _Failure(Trace):
         return self._error(f"injected at operation {operation.index}")
 
 
+def _let_go(operation: Operation, result: Any) -> None:
+    """Give back what the caller will never hear of."""
+    if operation.name == "open":
+        descriptors.pop(result, None)
+        close_quietly(result)
+    elif operation.name == "scandir":
+        result.close()
+
+
 @final
 class _Kill(Trace):
     """The end of the process just before the n-th operation."""
 
-    def __init__(self, root: str | os.PathLike[str], n: int) -> None:
+    def __init__(self, root: str | os.PathLike[str], n: int, *, matching: Matching | None) -> None:
         super().__init__(root)
         self._n = n
+        self._matching = matching
+        self._seen = 0
 
     def decide(self, operation: Operation, perform: Callable[[], Result]) -> Result:
-        if operation.index >= self._n:
-            self.strike(operation)
-            raise self.die()
+        if self._matching is None or self._matching(operation):
+            self._seen += 1
+            if self._seen == self._n:
+                self.strike(operation)
+                raise self.die()
         return perform()
 
 
 @final
 class _ShortWrites(Trace):
     """Writes that take fewer bytes than they were given."""
+
+    endless = 200_000  # a plan of 64 KiB, byte by byte, and room to spare
 
     def __init__(
         self,
@@ -272,13 +288,13 @@ def fail_at(
     )
 
 
-def kill_at(root: str | os.PathLike[str], n: int) -> Trace:
-    """Let the process die just before its n-th operation below `root`.
+def kill_at(root: str | os.PathLike[str], n: int, matching: Matching | None = None) -> Trace:
+    """Let the process die just before its n-th operation below `root`, or the n-th that matches.
 
     That operation and every later one raise `KilledError` and have no effect, so that the dead
     process's own clean-up cannot touch the disk.
     """
-    return _Kill(root, n)
+    return _Kill(root, n, matching=matching)
 
 
 def short_writes(

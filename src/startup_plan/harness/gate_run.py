@@ -33,6 +33,9 @@ SUITE_FOLDERS: Final = ("tests/property", "tests/faults")
 _PYTEST_DONE: Final = (0, 1)
 """Exit statuses of pytest after a run to the end: everything passed, something failed."""
 
+_PYTEST_BROKE: Final = (2, 3, 4)
+"""Exit statuses of pytest when it was interrupted, found a defect in itself, or was misused."""
+
 
 class GateError(Exception):
     """The run came to no judgement.
@@ -66,6 +69,7 @@ class GateRequest:
         only: requirement ids to which the run is limited; empty for all.
         gaps: accepted violations, id to reason.
         required: capabilities whose absence fails the run.
+        state: the only crash state to judge, or None for all.
     """
 
     subject: str
@@ -77,6 +81,7 @@ class GateRequest:
     only: tuple[str, ...] = ()
     gaps: Mapping[str, str] = field(default_factory=dict)
     required: tuple[str, ...] = ()
+    state: str | None = None
 
 
 @final
@@ -201,6 +206,10 @@ class _Run:
         if self._refusal is not None:
             raise GateError(self._refusal, status=NOT_LOADED)
         tail = _tail(output)
+        if self._subject is None and status not in _PYTEST_BROKE:
+            how = f"ended with status {status}"
+            sentence = f"the subject cannot be loaded: the process that imported it {how}"
+            raise GateError(sentence, status=NOT_LOADED, tail=tail)
         if status is not None and status < 0:
             raise GateError(f"the run was killed by signal {-status}", tail=tail)
         missing = self.evidence.catalogue.keys() - self.evidence.records.keys()
@@ -247,6 +256,8 @@ def _command(request: GateRequest, folder: Path, worlds: Path) -> list[str]:
         command.append(f"--hypothesis-seed={request.seed}")
     if request.only:
         command.append(f"--gate-only={','.join(request.only)}")
+    if request.state is not None:
+        command.append(f"--gate-state={request.state}")
     if request.required:
         command.append(f"--require={','.join(request.required)}")
     folders = (suite / name for name in SUITE_FOLDERS)

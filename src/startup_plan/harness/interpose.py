@@ -6,7 +6,9 @@ While anything is watched, the functions of `os` that make system calls on files
 outside every watched folder, and processes without an observer, reach the system as ever.
 
 Modules that are executed while something is watched bind the replacements even by
-`from os import replace`. So wrap a boot in `patched(root)`: every boot executes its subject anew.
+`from os import replace`. So wrap a boot in `patched(root, subject)`, which sees to it that the
+subject's modules are. Once bound, a replacement works as the real function wherever nothing is
+watched.
 
 What cannot be seen fails loudly instead of going unseen: a change below a watched folder that did
 not come through here (a function bound before, `posix`, `mmap`) or that has no meaning here
@@ -27,9 +29,10 @@ from .interposed_file import InterposedFile, close_quietly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
+    from types import ModuleType, TracebackType
 
     from .operation import Operation
+    from .subject import Subject
 
     Result = TypeVar("Result")
 
@@ -141,16 +144,26 @@ class _Bystander(Observer):
 
 
 @contextlib.contextmanager
-def patched(root: str | os.PathLike[str]) -> Iterator[None]:
+def patched(root: str | os.PathLike[str], subject: Subject | None = None) -> Iterator[None]:
     """Have the replacements in place for one simulated process, and clean up after it.
 
-    Observers entered within see code that bound functions of `os` at import, too.
+    Args:
+        root: the folder; observers entered within may watch it or a folder below.
+        subject: what will boot; it is executed within, even if its modules could be used again, so
+            that functions of `os` which it binds when it is imported are seen as well.
     """
+    if subject is not None and not _executed_within.issuperset(subject._instances):
+        subject._pristine = None
     with _Bystander(root) as bystander:
         try:
             yield
         finally:
             bystander.bury()
+            if subject is not None:
+                _executed_within.update(subject._instances)
+
+
+_executed_within: Final[weakref.WeakSet[ModuleType]] = weakref.WeakSet()
 
 
 descriptors: Final[dict[int, str]] = {}

@@ -108,7 +108,7 @@ def run_isolated(
         code = os.waitstatus_to_exitcode(status)
         how = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         return Outcome("died", error=f"ended its process ({how})")
-    fields = pickle.loads(message)  # noqa: S301: written by our own child
+    fields = pickle.loads(message)  # noqa: S301  # written by our own child
     if fields["kind"] == "unprepared":
         raise RuntimeError(f"the child could not be prepared: {fields['error']}")
     return Outcome(**fields)

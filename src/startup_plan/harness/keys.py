@@ -96,6 +96,7 @@ def look(
         The name under which it saved a plan, None if it saved nothing, and the boot.
     """
     clear(world)
+    world.watches_hash = False
     result = world.boot(engine, rank, schema=schema)
     return saved_name(world), result
 
@@ -203,7 +204,7 @@ def make_roomy(world: World) -> World:
 
 # An engine whose configuration and environment have an order that must not matter (KEY-13).
 
-_NESTED: Final[Mapping[str, Any]] = {
+NESTED: Final[Mapping[str, Any]] = {
     "load_config.model_loader_extra_config": {
         "mode": "copy",
         "threads": 4,
@@ -213,6 +214,8 @@ _NESTED: Final[Mapping[str, Any]] = {
     "model_config.multimodal_config.mm_processor_kwargs": {"max_pixels": 1003520, "crop": True},
     "compilation_config.inductor_compile_config": {"max_autotune": True, "debug": False},
 }
+"""Settings that are mappings, and what the ordered engine holds there."""
+
 _SET: Final = ("mlp", "attn", "norm", "embed", "lm_head", "gate", "up", "down")
 _ENVIRON: Final[Mapping[str, str]] = {
     "VLLM_PP_LAYER_PARTITION": "14,14",
@@ -230,7 +233,7 @@ def ordered_engine(*, backwards: bool = False) -> Engine:
         backwards: whether every one of them is filled in the opposite order.
     """
     engine = Engine()
-    for path, value in _NESTED.items():
+    for path, value in NESTED.items():
         engine.set(path, _turned(value) if backwards else value)
     engine.set("offload_config.uva.cpu_offload_params", list(_SET)[:: -1 if backwards else 1])
     for name in list(_ENVIRON)[:: -1 if backwards else 1]:
@@ -242,6 +245,13 @@ def _turned(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _turned(item) for key, item in reversed(value.items())}
     return value
+
+
+def turn_around(engine: Engine) -> None:
+    """Fill the mappings and the environment of an ordered engine in the opposite order."""
+    for path in NESTED:
+        engine.set(path, _turned(vllm_configs.get_setting(engine.config, path)))
+    engine.environ = dict(reversed(engine.environ.items()))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -7,13 +7,10 @@ them, so that each gets the shortest history that breaks it.
 
 from __future__ import annotations
 
-import builtins
 import contextlib
-import functools
-import io
 import os
 import shutil
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -26,16 +23,16 @@ from hypothesis.stateful import (
 
 from . import vllm_configs
 from .engine import UTILIZATION, Engine
+from .faults import Trace, kill_at
+from .interpose import patched
 from .life_history import Event, History, base_of, short
 from .life_judges import JUDGES
 from .simulation import GIB, MIB
 from .violation import Violation
-from .world import KilledError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from types import TracebackType
 
     from .world import World
 
@@ -63,6 +60,7 @@ _ENGINES: Final[dict[str, Callable[[str], Engine]]] = {
     "replica 1": lambda name: Engine(name, replica=1, replicas=2, placement=(1,)),
     "pair": lambda name: Engine(name, world_size=2),
 }
+_BOOTS: Final = st.sampled_from((0, 1, 2))
 _NOTHING: Final = ("", None, None)
 # The fields of ParallelConfig would contradict how the world places the ranks.
 _CHANGES: Final[tuple[tuple[str, Any, Any], ...]] = (
@@ -88,51 +86,6 @@ _DAMAGE: Final[dict[str, Callable[[bytes], bytes]]] = {
     if len(data) > 20
     else b"\x01",
 }
-
-
-@final
-class Kill:
-    """A kill that waits for the n-th operation by which a save could change the disk.
-
-    From then on the dead process changes nothing: clean-up that it would attempt does not happen.
-
-    Args:
-        at: which operation, counted from 1.
-    """
-
-    _CALLS: Final = (
-        "mkdir", "open", "write", "fsync", "fdatasync", "replace", "rename", "link", "unlink",
-        "remove", "truncate", "ftruncate", "utime", "chmod",
-    )  # fmt: skip
-
-    def __init__(self, at: int) -> None:
-        """Wait."""
-        self._left = at
-        self._undo = contextlib.ExitStack()
-
-    def __enter__(self) -> Self:
-        """Stand in the way of every operation."""
-        for module, names in ((os, self._CALLS), (io, ("open",)), (builtins, ("open",))):
-            for name in names:
-                original = getattr(module, name)
-                self._undo.callback(setattr, module, name, original)
-                setattr(module, name, functools.partial(self._call, original))
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Let other processes work again."""
-        self._undo.close()
-
-    def _call(self, original: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        self._left -= 1
-        if self._left <= 0:
-            raise KilledError("simulated: the process was killed here")
-        return original(*args, **named)
 
 
 class Life(RuleBasedStateMachine):
@@ -163,45 +116,41 @@ class Life(RuleBasedStateMachine):
         """Leave nothing on the disk."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    @rule()
-    def boot(self) -> None:
-        """Every rank of the engine boots."""
-        for rank in range(self._engine.world_size):
-            self._boot(rank, None)
+    @rule(times=st.integers(1, 3))
+    def boot(self, times: int) -> None:
+        """The engine boots, and is restarted."""
+        self._start(times)
 
-    @rule(times=st.integers(2, 4))
-    def boots(self, times: int) -> None:
-        """The engine is restarted a few times."""
-        for _ in range(times):
-            self.boot()
-
-    @rule(at=st.integers(1, 10))
-    def killed_boot(self, at: int) -> None:
+    @rule(at=st.integers(1, 12), boots=_BOOTS)
+    def killed_boot(self, at: int, boots: int) -> None:
         """The engine boots and is killed in the middle of a save."""
-        self._boot(0, Kill(at))
+        root = self._world.cache_root
+        with patched(root, self._world.subject):
+            self._boot(0, kill_at(root, at))
+        self._start(boots)
 
-    @rule(value=st.sampled_from(_UTILIZATIONS))
-    def utilization(self, value: float) -> None:
+    @rule(value=st.sampled_from(_UTILIZATIONS), boots=_BOOTS)
+    def utilization(self, value: float, boots: int) -> None:
         """The operator gives the engine another share of its device."""
         before = self._engine.utilization
         self._engine.set(UTILIZATION, value)
-        if value != before:
-            self._tell(f"{'lowered' if value < before else 'raised'} to {value:g}")
+        moved = "lowered" if value < before else "raised"
+        self._then(boots, f"{moved} to {value:g}" if value != before else "")
 
-    @rule(size=st.sampled_from(_TENANTS))
-    def co_tenant(self, size: int) -> None:
+    @rule(size=st.sampled_from(_TENANTS), boots=_BOOTS)
+    def co_tenant(self, size: int, boots: int) -> None:
         """A co-tenant of the engine's device comes, grows, shrinks or leaves."""
         self._world.devices[self._engine.placement[0]].tenants["other"] = size
-        self._tell(f"a co-tenant holds {short(size)}")
+        self._then(boots, f"a co-tenant holds {short(size)}")
 
-    @rule(growth=st.sampled_from(_GROWTH))
-    def checkpoint(self, growth: int) -> None:
+    @rule(growth=st.sampled_from(_GROWTH), boots=_BOOTS)
+    def checkpoint(self, growth: int, boots: int) -> None:
         """The checkpoint under the same path is replaced by a heavier one, or by the first."""
         self._engine.heavier_weights = growth
-        self._tell(f"the weights are {short(growth)} heavier than at first")
+        self._then(boots, f"the weights are {short(growth)} heavier than at first")
 
-    @rule(change=st.sampled_from(_CHANGES))
-    def setting(self, change: tuple[str, Any, Any]) -> None:
+    @rule(change=st.sampled_from(_CHANGES), boots=_BOOTS)
+    def setting(self, change: tuple[str, Any, Any], boots: int) -> None:
         """One setting or variable that takes memory is changed; the one changed before is reset."""
         name = self._engine.name
         for path, value in (self._changed[name][::2], change[:2]):
@@ -210,35 +159,36 @@ class Life(RuleBasedStateMachine):
             elif path:
                 self._engine.setenv(path, value)
         self._changed[name] = change
-        self._tell(f"{change[0]} set to {change[1]!r}" if change[0] else "settings are as at first")
+        what = f"{change[0]} set to {change[1]!r}" if change[0] else "settings are as at first"
+        self._then(boots, what)
 
-    @rule(change=st.sampled_from(_UPGRADES))
-    def upgrade(self, change: tuple[str, str | None]) -> None:
+    @rule(change=st.sampled_from(_UPGRADES), boots=_BOOTS)
+    def upgrade(self, change: tuple[str, str | None], boots: int) -> None:
         """Another version of the software is installed, or another build of torch."""
         setattr(self._world.runtime, *change)
-        self._tell(f"{change[0]} is now {change[1]}")
+        self._then(boots, f"{change[0]} is now {change[1]}")
 
-    @rule(kind=st.sampled_from(_DEVICES))
-    def swap_device(self, kind: tuple[str, int, tuple[int, int] | None]) -> None:
+    @rule(kind=st.sampled_from(_DEVICES), boots=_BOOTS)
+    def swap_device(self, kind: tuple[str, int, tuple[int, int] | None], boots: int) -> None:
         """The engine's device is replaced by another."""
         device = self._world.devices[self._engine.placement[0]]
         device.name, device.total, device.capability = kind
-        self._tell(f"the device is a {kind[0]} of {short(kind[1])}, capability {kind[2]}")
+        self._then(boots, f"the device is a {kind[0]} of {short(kind[1])}, capability {kind[2]}")
 
-    @rule(value=st.sampled_from(_EXPLICIT))
-    def explicit(self, value: int | None) -> None:
+    @rule(value=st.sampled_from(_EXPLICIT), boots=_BOOTS)
+    def explicit(self, value: int | None, boots: int) -> None:
         """The operator sets the KV-cache size by hand, or no longer."""
         self._engine.explicit = value
-        self._tell(f"kv_cache_memory_bytes set to {value}")
+        self._then(boots, f"kv_cache_memory_bytes set to {value}")
 
-    @rule(on=st.booleans())
-    def flag(self, on: bool) -> None:
+    @rule(on=st.booleans(), boots=_BOOTS)
+    def flag(self, on: bool, boots: int) -> None:
         """The feature is switched on or off."""
         self._engine.enabled = on
-        self._tell(f"feature switched {'on' if on else 'off'}")
+        self._then(boots, f"feature switched {'on' if on else 'off'}")
 
-    @rule()
-    def relocate(self) -> None:
+    @rule(boots=_BOOTS)
+    def relocate(self, boots: int) -> None:
         """The cache root is moved."""
         world = self._world
         self._moves += 1
@@ -247,19 +197,20 @@ class Life(RuleBasedStateMachine):
             os.rename(world.cache_root, root)
         world.cache_root = root
         self._history.relocated()
-        self._tell("the cache root was moved")
+        self._then(boots, "the cache root was moved")
 
-    @rule(name=st.sampled_from(tuple(_ENGINES)))
-    def engine(self, name: str) -> None:
+    @rule(name=st.sampled_from(tuple(_ENGINES)), boots=_BOOTS)
+    def engine(self, name: str, boots: int) -> None:
         """It is another engine's turn: a replica, or one with two ranks."""
         if name not in self._engines:
             self._engines[name] = _ENGINES[name](name)
             self._changed[name] = _NOTHING
         self._engine = self._engines[name]
+        self._then(boots, "")
 
     @precondition(lambda self: self._history.plans)
-    @rule(which=st.integers(0, 3), how=st.sampled_from(tuple(_DAMAGE)))
-    def corrupt(self, which: int, how: str) -> None:
+    @rule(which=st.integers(0, 3), how=st.sampled_from(tuple(_DAMAGE)), boots=_BOOTS)
+    def corrupt(self, which: int, how: str, boots: int) -> None:
         """Something damages a plan file."""
         path = self._plan(which)
         with open(path, "rb") as stream:
@@ -267,29 +218,37 @@ class Life(RuleBasedStateMachine):
         with open(path, "wb") as stream:
             stream.write(_DAMAGE[how](data))
         self._history.meddled(self._world.plan_folder)
-        self._tell(f"a plan file was {how}")
+        self._then(boots, f"a plan file was {how}")
 
     @precondition(lambda self: len(self._history.plans) > 1)
-    @rule(which=st.integers(0, 3), over=st.integers(0, 3))
-    def copy_over(self, which: int, over: int) -> None:
+    @rule(which=st.integers(0, 3), over=st.integers(0, 3), boots=_BOOTS)
+    def copy_over(self, which: int, over: int, boots: int) -> None:
         """Somebody copies one plan over another."""
         with contextlib.suppress(shutil.SameFileError):
             shutil.copyfile(self._plan(which), self._plan(over))
         self._history.meddled(self._world.plan_folder)
-        self._tell("a plan file was copied over another")
+        self._then(boots, "a plan file was copied over another")
 
     def _plan(self, number: int) -> str:
         names = self._history.plans
         return os.path.join(self._world.plan_folder, names[number % len(names)])
 
-    def _tell(self, clause: str) -> None:
-        self._history.story.append(clause)
+    def _then(self, boots: int, clause: str) -> None:
+        """Tell what has happened, and boot a few times after it."""
+        if clause:
+            self._history.story.append(clause)
+        self._start(boots)
 
-    def _boot(self, rank: int, kill: Kill | None) -> None:
+    def _start(self, times: int) -> None:
+        for _ in range(times):
+            for rank in range(self._engine.world_size):
+                self._boot(rank, None)
+
+    def _boot(self, rank: int, kill: Trace | None) -> None:
         world, engine, history = self._world, self._engine, self._history
         key = (base_of(world, engine, rank), engine.utilization)
         result = world.boot(engine, rank, during_save=kill)
-        event = Event(result, key, engine, interrupted=kill is not None)
+        event = Event(result, key, engine, interrupted=kill is not None and kill.fired)
         history.observe(event, world.plan_folder)
         verdict = self._judge(history, event)
         history.story.append(str(event))

@@ -12,6 +12,12 @@ WRITES: Final = frozenset({"write", "pwrite"})
 REMOVES: Final = frozenset({"unlink", "rmdir"})
 """Operations that take a name away and give space back."""
 
+_CHANGES: Final = WRITES | REMOVES | frozenset({
+    "chmod", "chown", "fchmod", "fchown", "ftruncate", "link", "mkdir", "rename", "replace",
+    "symlink", "truncate", "utime",
+})  # fmt: skip
+_UNSEEN: Final = frozenset({"close", "fdatasync", "fsync"})
+
 _TEMPORARY: Final = getattr(os, "O_TMPFILE", 0)
 
 
@@ -81,6 +87,17 @@ class Operation:
         """Whether it opens a file that nobody can have put there, or led elsewhere, before."""
         unnamed = _TEMPORARY and self.flags & _TEMPORARY == _TEMPORARY
         return bool(unnamed or (self.flags & os.O_CREAT and self.flags & os.O_EXCL))
+
+    @property
+    def changes_files(self) -> bool:
+        """Whether another process can see that it has happened."""
+        opens = self.name == "open" and bool(self.flags & (os.O_CREAT | os.O_TRUNC))
+        return opens or self.name in _CHANGES
+
+    @property
+    def meets_others(self) -> bool:
+        """Whether it matters if another process acts just before it or just after it."""
+        return self.name not in _UNSEEN
 
     @property
     def takes_space(self) -> bool:

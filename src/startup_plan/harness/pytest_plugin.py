@@ -86,6 +86,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how hard Hypothesis tries (HYPOTHESIS_PROFILE, otherwise ci)",
     )
     add("--gate-events", type=Path, metavar="FILE", help="tell a waiting gate of every result")
+    add("--gate-state", metavar="ID", help="judge this crash state alone")
     add("--gate-scratch", type=Path, metavar="FOLDER", help="where simulated disks lie")
 
 

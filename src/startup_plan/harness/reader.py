@@ -200,6 +200,9 @@ class Reader:
             raise
         except Exception as error:
             return Reading(None, error)
+        finally:
+            if during is not None:
+                world.subject._pristine = None
         return Reading(self._worker.cache_config.kv_cache_memory_bytes, None)
 
     @property

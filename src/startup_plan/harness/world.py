@@ -13,7 +13,7 @@ import contextlib
 import logging
 import math
 import os
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
 
 from . import physics, vllm_configs, vllm_stubs
 from .boot import BootResult
@@ -61,6 +61,9 @@ class World:
         legal: inputs of a boot -> the values in bytes that a later boot under the same inputs may
             apply: the one saved last, and after a save that a fault hit, the one before as well.
     """
+
+    booted: ClassVar[int] = 0
+    """Ranks that have booted in this process, in any world."""
 
     def __init__(
         self, subject: Subject, root: Path | str, devices: Sequence[Device] | None = None
@@ -206,6 +209,7 @@ class World:
             What came of it; an exception of the subject is in the result, never raised here.
         """
         self.boots += 1
+        World.booted += 1
         device = self.devices[engine.placement[rank]]
         # The name under which a caller's process would know its own device.
         device_index = engine.placement[rank]

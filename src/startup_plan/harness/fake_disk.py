@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A world on a disk that does not exist, for a user who is not root.
+
+On a real disk root reads and writes what it likes, and files of several users cannot be had without
+root. pyfakefs keeps the modes and owners of POSIX for any user that it is told to be. What needs
+the kernel (processes, pipes, devices) needs the real disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Final
+
+from pyfakefs.fake_filesystem_unittest import Patcher
+from pyfakefs.helpers import set_gid, set_uid
+
+from .world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .subject import Subject
+
+SOMEBODY: Final = 1001
+"""The user of a new fake disk; others are any other number but 0, which is root."""
+
+_FOLDER: Final = "/disk"
+
+
+@contextlib.contextmanager
+def fake_world(subject: Subject) -> Iterator[World]:
+    """Enter a world whose disk is a fake one, as a user who is not root.
+
+    Args:
+        subject: the implementation under test.
+    """
+    # Modules that were executed outside hold the functions of the real disk, and the other way
+    # round, so neither kind may be used again on the other side.
+    subject._pristine = None
+    try:
+        with Patcher():
+            os.mkdir(_FOLDER)
+            os.chmod(_FOLDER, 0o777)  # noqa: S103  # of this fake disk
+            become(SOMEBODY)
+            with World(subject, _FOLDER) as world:
+                yield world
+    finally:
+        subject._pristine = None
+
+
+def become(user: int) -> None:
+    """Be another user from now on, on the fake disk that is entered."""
+    set_uid(user)
+    set_gid(user)

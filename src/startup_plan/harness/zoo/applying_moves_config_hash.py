@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A seeded fault: applying a plan changes the config hash."""
+
+from __future__ import annotations
+
+from startup_plan.harness.zoo import seed
+
+seed(
+    globals(),
+    (
+        "        worker.cache_config.kv_cache_memory_bytes = kv_bytes\n",
+        (
+            "        worker.cache_config.kv_cache_memory_bytes = kv_bytes\n"
+            "        worker.cache_config.kv_cache_layout = "
+            'worker.cache_config.kv_cache_layout or "NHD"\n'
+        ),
+    ),
+)

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A seeded fault: a device query that fails ends the boot."""
+
+from __future__ import annotations
+
+from startup_plan.harness.zoo import seed
+
+seed(
+    globals(),
+    (
+        '            self.trouble = ""\n        except Exception as error:',
+        '            self.trouble = ""\n        except LookupError as error:',
+    ),
+    (
+        "        verdict = boot.look_up(worker)\n    except Exception as error:",
+        "        verdict = boot.look_up(worker)\n    except LookupError as error:",
+    ),
+)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An error from any operation that a look-up makes is a miss."""
+
+from __future__ import annotations
+
+import os
+import resource
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from startup_plan.harness.fake_disk import fake_world
+from startup_plan.harness.faults import fail_at
+from startup_plan.harness.isolated import drop_override, run_isolated
+from startup_plan.harness.reader import Reader, plain_engine, save_plan
+from startup_plan.harness.simulation import MIB
+from startup_plan.harness.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from startup_plan.harness.plugin_fixtures import Tally
+    from startup_plan.harness.subject import Subject
+    from startup_plan.harness.world import World
+
+pytestmark = pytest.mark.requirement("LOAD-06")
+
+ERRORS: Final = (
+    "EACCES", "EPERM", "EIO", "ESTALE", "ENOENT", "EMFILE", "ENFILE", "ENOTDIR", "ELOOP", "EBUSY",
+    "ENOMEM", "ETIMEDOUT", "EOVERFLOW", "ENAMETOOLONG", "EAGAIN", "EUCLEAN",
+)  # fmt: skip
+"""What file systems, local and remote, answer to an open, a look or a read."""
+
+MOST_OPERATIONS: Final = 200
+
+
+CASES: Final = [
+    *((error, False) for error in ERRORS),
+    *((error, True) for error in ("EACCES", "EIO", "ESTALE", "EMFILE")),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "stays"), [pytest.param(*case, id=case[0] + "-stays" * case[1]) for case in CASES]
+)
+def test_an_error_of_any_operation_is_a_miss(
+    world: World, tally: Tally, error: str, stays: bool
+) -> None:
+    """Each operation of a look-up fails in turn, once or from then on, the plan whole in place."""
+    engine = plain_engine()
+    saved = save_plan(world, engine)
+    offenders = []
+    with Reader(world, engine) as reader:
+        for number in range(1, MOST_OPERATIONS):
+            fault = fail_at(world.cache_root, number, error, persistent=stays)
+            reading = reader.look(fault)
+            if not fault.fired:
+                break
+            tally(faults=1)
+            # By then everything has been read: whether a failed close makes a miss is left open.
+            tolerated = fault.hit.name == "close" and reading.applied == saved.kv_bytes
+            if not (reading.missed or tolerated):
+                offenders.append(f"operation {number}, {fault.hit.name}: {reading}")
+
+    if offenders:
+        what = f"{error} from then on" if stays else error
+        raise Violation("LOAD-06", f"{saved}; {what} at {'; at '.join(offenders)}")
+
+
+def _closed_file(path: str) -> None:
+    os.chmod(path, 0)
+
+
+def _closed_folder(path: str) -> None:
+    os.chmod(os.path.dirname(path), 0)
+
+
+def _closed_root(path: str) -> None:
+    os.chmod(os.path.dirname(os.path.dirname(path)), 0)
+
+
+def _file_for_folder(path: str) -> None:
+    folder = os.path.dirname(path)
+    os.rename(folder, f"{folder}.away")
+    _write(folder)
+
+
+def _file_for_root(path: str) -> None:
+    root = os.path.dirname(os.path.dirname(path))
+    os.rename(root, f"{root}.away")
+    _write(root)
+
+
+def _loop_for_folder(path: str) -> None:
+    folder = os.path.dirname(path)
+    os.rename(folder, f"{folder}.away")
+    os.symlink(os.path.basename(folder), folder)
+
+
+def _loop_for_root(path: str) -> None:
+    root = os.path.dirname(os.path.dirname(path))
+    os.rename(root, f"{root}.away")
+    os.symlink(os.path.basename(root), root)
+
+
+def _no_folder(path: str) -> None:
+    os.rename(os.path.dirname(path), f"{os.path.dirname(path)}.away")
+
+
+def _no_root(path: str) -> None:
+    root = os.path.dirname(os.path.dirname(path))
+    os.rename(root, f"{root}.away")
+
+
+def _write(path: str) -> None:
+    with open(path, "wb") as stream:
+        stream.write(b"no folder")
+
+
+OBSTACLES: Final[dict[str, Callable[[str], None]]] = {
+    "the plan may not be read": _closed_file,
+    "its folder may not be entered": _closed_folder,
+    "the cache root may not be entered": _closed_root,
+    "a file lies where its folder was": _file_for_folder,
+    "a file lies where the cache root was": _file_for_root,
+    "a link to itself lies where its folder was": _loop_for_folder,
+    "a link to itself lies where the cache root was": _loop_for_root,
+    "its folder is gone": _no_folder,
+    "the cache root is gone": _no_root,
+}
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_an_obstacle_on_the_way_is_a_miss(world: World, obstacle: str) -> None:
+    """The kernel itself refuses: modes, files in place of folders, loops, missing folders."""
+    engine = plain_engine()
+    saved = save_plan(world, engine)
+    with Reader(world, engine) as reader:
+        reader.look()
+        OBSTACLES[obstacle](saved.path)
+        complaint = _look_apart(reader, drop_override)
+
+    if complaint:
+        raise Violation("LOAD-06", f"{saved}; {obstacle}; {complaint}")
+
+
+def test_no_descriptor_left_is_a_miss(world: World) -> None:
+    """The process may open no further file (EMFILE)."""
+    engine = plain_engine()
+    saved = save_plan(world, engine)
+    with Reader(world, engine) as reader:
+        reader.look()
+        complaint = _look_apart(reader, _use_up_descriptors)
+
+    if complaint:
+        raise Violation("LOAD-06", f"{saved}; no descriptor was left; {complaint}")
+
+
+def _use_up_descriptors() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+
+
+def _look_apart(reader: Reader, prepare: Callable[[], object]) -> str:
+    """What was wrong with a look-up in a process that was prepared for it, or nothing."""
+
+    def look() -> tuple[bool, str]:
+        reading = reader.look()
+        return reading.missed, str(reading)
+
+    outcome = run_isolated(look, seconds=20.0, extra_bytes=256 * MIB, prepare=prepare)
+    if outcome.kind != "returned":
+        return f"the look-up {outcome}"
+    missed, what = outcome.value
+    return "" if missed else str(what)
+
+
+@pytest.mark.parametrize("obstacle", [name for name in OBSTACLES if "may not" in name])
+def test_another_users_plan_is_a_miss(subject: Subject, obstacle: str) -> None:
+    """A user who is not root may not read the plan, enter its folder, or enter the cache root."""
+    with fake_world(subject) as world:
+        engine = plain_engine()
+        saved = save_plan(world, engine)
+        with Reader(world, engine) as reader:
+            OBSTACLES[obstacle](saved.path)
+            reading = reader.look()
+
+    if not reading.missed:
+        raise Violation("LOAD-06", f"{saved}; {obstacle}; {reading}")

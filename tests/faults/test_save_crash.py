@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Power losses at every point of a save, under every persistence model (SAVE-06, SAVE-07)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from hypothesis import settings
+
+from startup_plan.harness.crash_model import parse_state
+from startup_plan.harness.crash_trial import LARGEST, WORKLOADS, CrashTrial
+from startup_plan.harness.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from startup_plan.harness.crash_model import StateId
+    from startup_plan.harness.plugin_fixtures import Tally
+    from startup_plan.harness.world import World
+
+ENOUGH: Final = 1500
+"""Distinct disks after which a subject that has broken its promise is not tried any further."""
+
+
+def judged(
+    requirement: str,
+    workload: str,
+    world: World,
+    scratch: Path,
+    config: pytest.Config,
+    tally: Tally,
+) -> None:
+    """Boot from every legal state of a workload; the first broken promise is the story."""
+    wanted: StateId | None = None
+    text = config.getoption("--gate-state")
+    if text is not None:
+        wanted = parse_state(text)
+        if wanted is None or wanted.workload != workload:
+            pytest.skip("another crash state was asked for")
+    largest = LARGEST * min(100, settings().max_examples) // 100
+    trial = CrashTrial(world, workload, scratch, largest)
+    broken: list[tuple[StateId, str]] = []
+    for found in trial.judge(requirement, wanted):
+        broken.append(found)
+        if trial.tried > ENOUGH:
+            break
+    tally(crash_states=trial.tried)
+    for (model, verdict), count in trial.counts.items():
+        tally(**{f"crash_{model}_{verdict}": count})
+
+    if broken:
+        state, why = broken[0]
+        raise Violation(
+            requirement,
+            f"{why}; {state} ({len(broken)} such states among those of {trial.tried} disks)",
+        )
+
+
+@pytest.mark.requirement("SAVE-06")
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_returned_save_survives_every_power_loss(
+    workload: str,
+    world: World,
+    fresh_folder: Callable[[], Path],
+    pytestconfig: pytest.Config,
+    tally: Tally,
+) -> None:
+    """Once a save has returned, every legal state of the disk holds its plan."""
+    judged("SAVE-06", workload, world, fresh_folder(), pytestconfig, tally)
+
+
+@pytest.mark.requirement("SAVE-07")
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_power_loss_during_a_save_leaves_old_or_new(
+    workload: str,
+    world: World,
+    fresh_folder: Callable[[], Path],
+    pytestconfig: pytest.Config,
+    tally: Tally,
+) -> None:
+    """A power loss in the middle of a save leaves the old plan or the new one, never neither."""
+    judged("SAVE-07", workload, world, fresh_folder(), pytestconfig, tally)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Saves on a simulated disk that is full to the byte, or on which nothing may be written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Final, final
+
+import pytest
+from pyfakefs.fake_filesystem_unittest import Patcher
+
+from startup_plan.harness.boot import gib
+from startup_plan.harness.engine import Engine
+from startup_plan.harness.save_trial import NEIGHBOUR, NEW, OLD
+from startup_plan.harness.violation import Violation
+from startup_plan.harness.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyfakefs.fake_filesystem import FakeFilesystem
+
+    from startup_plan.harness.boot import BootResult
+    from startup_plan.harness.plugin_fixtures import Tally
+    from startup_plan.harness.subject import Subject
+
+AMPLE: Final = 2**30
+"""Bytes of a disk that is not full."""
+
+STEPS: Final = 12
+"""Amounts of free space that are tried between none and enough."""
+
+
+@final
+class FakeDisk:
+    """A world on a simulated disk, with a plan of `OLD` bytes on it."""
+
+    def __init__(self, world: World, disk: FakeFilesystem) -> None:
+        """Save the plan.
+
+        Raises:
+            Violation: not even that leaves a plan, so nothing can be judged.
+        """
+        self.world = world
+        self.disk = disk
+        self.engine = Engine()
+        disk.set_disk_usage(AMPLE)
+        first = world.boot(self.engine, suggestion=OLD)
+        if first.raised is not None or not world.plans():
+            raise Violation(None, f"on a healthy disk nothing was stored: {first}")
+        self.plan = world.plans()[0]
+        self.old = self.read()
+
+    def read(self) -> bytes:
+        """The bytes of the plan, b"" if there are none."""
+        try:
+            with open(self.plan, "rb") as stream:
+                return stream.read()
+        except OSError:
+            return b""
+
+    def save(self) -> BootResult:
+        """Boot to the save of `NEW` bytes over the plan that is there."""
+        self.world.devices[0].tenants["neighbour"] = NEIGHBOUR
+        try:
+            return self.world.boot(self.engine, suggestion=NEW)
+        finally:
+            self.world.devices[0].tenants.clear()
+
+    def leave(self, free: int) -> None:
+        """Leave `free` bytes of space."""
+        _, used, _ = self.disk.get_disk_usage()
+        self.disk.set_disk_usage(used + free)
+
+    def heal(self) -> None:
+        """Give the disk its space back, and the old plan its path."""
+        self.disk.set_disk_usage(AMPLE)
+        for name in self.world.files():
+            os.unlink(os.path.join(self.world.plan_folder, name))
+        with open(self.plan, "wb") as stream:
+            stream.write(self.old)
+
+
+@contextlib.contextmanager
+def _fake_disk(subject: Subject) -> Iterator[FakeDisk]:
+    """A simulated disk, used as an ordinary user; not a fixture, lest pytest itself write to it."""
+    # The subject's modules must see the simulated disk, and no others may afterwards.
+    subject._pristine = None
+    try:
+        with Patcher(allow_root_user=False) as patcher:
+            os.makedirs("/disk")
+            with World(subject, "/disk") as world:
+                disk = patcher.fs
+                assert disk is not None
+                yield FakeDisk(world, disk)
+    finally:
+        subject._pristine = None
+
+
+@pytest.mark.requirement("SAVE-01", "SAVE-02", "SAVE-03")
+def test_a_disk_that_fills_up_costs_only_the_new_plan(subject: Subject, tally: Tally) -> None:
+    """However little space is left, nothing is raised, the old plan stays, and no litter."""
+    full = 0
+    with _fake_disk(subject) as fake:
+        size = len(fake.old)
+        for free in sorted({*range(0, size, max(1, size // STEPS)), 1, size - 1}):
+            full += _fill(fake, free)
+        tally(boots=fake.world.boots)
+
+    assert full > 0, "the simulated disk was never too full"
+
+
+def _fill(fake: FakeDisk, free: int) -> bool:
+    """Save with `free` bytes of space; whether the disk was too full for it."""
+    fake.heal()
+    fake.leave(free)
+    result = fake.save()
+    found, litter = fake.read(), len(fake.world.files()) - 1
+    fake.disk.set_disk_usage(AMPLE)
+    applied = fake.world.boot(fake.engine).applied
+    head = f"{gib(OLD)} are stored, {free} bytes are left on the disk, {gib(NEW)} are saved"
+    if result.raised is not None:
+        raise Violation("SAVE-01", f"{head}; the save raised {result.raised!r}")
+    if applied != (OLD if found == fake.old else NEW):
+        raise Violation("SAVE-02", f"{head}; the next boot applied {gib(applied)}")
+    if litter > 0:
+        raise Violation("SAVE-03", f"{head}; {litter} temporary file was left")
+    return found == fake.old
+
+
+CLOSED: Final = {
+    "the plan folder may only be read": ({"plan_folder"}, 0o555),
+    "the whole cache root may only be read": ({"plan_folder", "cache_root"}, 0o555),
+    "the plan folder may not even be entered": ({"plan_folder"}, 0o000),
+}
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+@pytest.mark.requirement("SAVE-01", "SAVE-02")
+def test_a_folder_that_may_not_be_written_costs_only_the_new_plan(
+    subject: Subject, tally: Tally, closed: str
+) -> None:
+    """Where a user has no right to write, nothing is raised and the old plan stays."""
+    folders, mode = CLOSED[closed]
+    with _fake_disk(subject) as fake:
+        for name in sorted(folders, reverse=True):
+            os.chmod(getattr(fake.world, name), mode)
+        result = fake.save()
+        for name in sorted(folders):
+            os.chmod(getattr(fake.world, name), 0o700)
+        found, old, applied = fake.read(), fake.old, fake.world.boot(fake.engine).applied
+        tally(boots=fake.world.boots)
+
+    head = f"{gib(OLD)} are stored, then {closed}"
+    if result.raised is not None:
+        raise Violation("SAVE-01", f"{head}; the save of {gib(NEW)} raised {result.raised!r}")
+    if found != old or applied != OLD:
+        raise Violation("SAVE-02", f"{head}; after the save the next boot applied {gib(applied)}")

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GROUP: what an engine of one rank needs of others, which is nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from startup_plan.harness import vllm_stubs
+from startup_plan.harness.engine import Engine
+from startup_plan.harness.scenes import must_boot, tale
+from startup_plan.harness.violation import Violation
+
+if TYPE_CHECKING:
+    from startup_plan.harness.plugin_fixtures import Tally
+    from startup_plan.harness.world import World
+
+
+def _uninitialized() -> NoReturn:
+    """As vLLM's accessors answer before any group was made."""
+    raise AssertionError("simulated: the process group is not initialized")
+
+
+@pytest.mark.requirement("GROUP-04")
+def test_a_single_rank_needs_no_process_group(
+    world: World, tally: Tally, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With torch.distributed not initialised and no group in sight, one rank saves and applies."""
+    for name in vllm_stubs.PROVIDERS:
+        if name.startswith("get_") and name.endswith("_group"):
+            monkeypatch.setitem(vllm_stubs.PROVIDERS, name, lambda: _uninitialized)
+    world.tell("there is no process group")
+    engine = Engine()
+    must_boot(world, engine, "GROUP-04")
+    second = must_boot(world, engine, "GROUP-04")
+    tally(boots=2, examples=1)
+
+    if second.applied is None:
+        raise Violation("GROUP-04", tale(world, "the plan of a single rank was not applied"))

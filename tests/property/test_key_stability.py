@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Equal inputs give an equal key, whatever process asks and however the inputs are written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from startup_plan.harness import keys, vllm_configs
+from startup_plan.harness.engine import UTILIZATION, Engine
+from startup_plan.harness.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from startup_plan.harness.plugin_fixtures import Tally
+    from startup_plan.harness.world import World
+
+_PROCESSES: Final[tuple[Mapping[str, Any], ...]] = (
+    {
+        "variables": {"PYTHONHASHSEED": "1", "HOSTNAME": "pod-1", "POD_NAME": "pod-1", "A": "1"},
+        "options": {
+            "backwards": True,
+            "settings": {"instance_id": "1761000000000000001"},
+            "environ": {"VLLM_PORT": "5555"},
+        },
+    },
+    {
+        "variables": {"PYTHONHASHSEED": "2", "Z": "2", "HOSTNAME": "pod-2", "POD_NAME": "pod-2"},
+        "options": {
+            "backwards": False,
+            "settings": {"instance_id": "1761000000000000002"},
+            "environ": {"VLLM_PORT": "6666"},
+        },
+    },
+)
+_SECONDS: Final = 60
+
+
+def _differ(found: Sequence[tuple[str, str]], what: str) -> None:
+    odd = keys.odd_one(found)
+    if odd is not None:
+        first, second = odd
+        raise Violation("KEY-13", f"{what}: {first} and {second} look for different plans")
+
+
+@pytest.mark.requirement("KEY-13")
+def test_the_same_process_asks_again(world: World, tally: Tally) -> None:
+    """An engine that boots a second and a third time looks for the same plan."""
+    engines = {"the usual engine": Engine(), "an engine full of settings": keys.ordered_engine()}
+    for name, engine in engines.items():
+        found = [(f"boot {i}", keys.sure_key(world, engine)) for i in range(3)]
+        tally(boots=3)
+
+        _differ(found, name)
+
+
+def _start(
+    world: World, case: Mapping[str, Any], make: Callable[[], Path]
+) -> subprocess.Popen[str]:
+    name = world.subject.name
+    environ = {
+        # In the order of the case: the environment itself is in another order in each process.
+        **case["variables"],
+        **{key: text for key, text in os.environ.items() if key not in case["variables"]},
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            keys.__name__,
+            os.path.abspath(name) if os.path.exists(name) else name,
+            str(make()),
+            json.dumps(case["options"]),
+        ],
+        cwd=make(),
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _key_from(process: subprocess.Popen[str]) -> str:
+    try:
+        out, err = process.communicate(timeout=_SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+    if process.returncode != 0:
+        last = err.strip().splitlines()[-1:]
+        raise Violation("KEY-13", f"a new process could not ask for its key: {last}")
+    answer = json.loads(out.splitlines()[-1])
+    if answer["key"] is None:
+        raise Violation("KEY-13", f"a new process saved no plan: {answer['boot']}")
+    return str(answer["key"])
+
+
+@pytest.mark.requirement("KEY-13")
+def test_new_processes_look_for_the_same_plan(
+    world: World, fresh_folder: Callable[[], Path], tally: Tally
+) -> None:
+    """Another hash seed, folder, environment order, port, instance id or pod name is nothing."""
+    cases = _PROCESSES[:1] if keys.is_quick() else _PROCESSES
+    running = [_start(world, case, fresh_folder) for case in cases]
+    here = keys.sure_key(world, keys.ordered_engine())
+    found = [("this process", here)]
+    for number, process in enumerate(running, 1):
+        told = f"new process {number} (hash seed, folder, port, instance id and pod name differ)"
+        found.append((told, _key_from(process)))
+    tally(boots=len(found))
+
+    _differ(found, "one engine, booted in several processes")
+
+
+@pytest.mark.requirement("KEY-13")
+@pytest.mark.parametrize("path", keys.PROCESS_LOCAL)
+def test_what_every_start_chooses_anew_is_not_in_the_key(
+    world: World, tally: Tally, path: str
+) -> None:
+    """Instance and engine ids and free ports differ at each start and change nothing."""
+    setting = vllm_configs.setting(path)
+    found = []
+    for value in (setting.default, *setting.alternates):
+        engine = Engine()
+        engine.set(path, value)
+        found.append((f"{path} {value!r}", keys.sure_key(world, engine)))
+    tally(boots=len(found))
+
+    _differ(found, "two starts of one engine")
+
+
+@pytest.mark.requirement("KEY-13")
+@pytest.mark.parametrize("name", ["VLLM_PORT", "HOSTNAME", "POD_NAME", "PWD", "HOME"])
+def test_where_a_process_runs_is_not_in_the_key(
+    world: World, tally: Tally, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Port, host name, pod name and folders of a process change nothing."""
+    monkeypatch.setenv(name, "1")
+    found = []
+    for value in ("5555", "6666"):
+        monkeypatch.setenv(name, value)
+        found.append((f"{name}={value}", keys.sure_key(world, Engine())))
+    tally(boots=len(found))
+
+    _differ(found, "two processes of one engine")
+
+
+@pytest.mark.requirement("KEY-13")
+def test_the_working_directory_is_not_in_the_key(
+    world: World, fresh_folder: Callable[[], Path], tally: Tally, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that starts in another folder looks for the same plan."""
+    found = []
+    for number in (1, 2):
+        monkeypatch.chdir(fresh_folder())
+        found.append((f"folder {number}", keys.sure_key(world, Engine())))
+    tally(boots=2)
+
+    _differ(found, "one engine, started in two folders")
+
+
+@pytest.mark.requirement("KEY-13")
+def test_the_order_of_factors_is_not_in_the_key(world: World, tally: Tally) -> None:
+    """Mappings, sets and the environment give one key in whatever order they were filled."""
+    found = [
+        ("forwards", keys.sure_key(world, keys.ordered_engine())),
+        ("backwards", keys.sure_key(world, keys.ordered_engine(backwards=True))),
+    ]
+    tally(boots=2)
+
+    _differ(found, "mappings, sets and variables, filled forwards and backwards")
+
+
+@pytest.mark.requirement("KEY-13")
+def test_the_order_of_a_set_is_not_in_the_key(world: World, tally: Tally) -> None:
+    """Two equal sets that are walked in different orders give one key."""
+    # 0 and 8 fall into one slot of a small set, so the first to come is the first to be found.
+    orders: list[tuple[int, ...]] = [(0, 8), (8, 0)]
+    found = []
+    for order in orders:
+        engine = Engine()
+        engine.config.offload_config.uva.cpu_offload_params = members = set()
+        for member in order:
+            members.add(member)
+        engine.hash_override = keys.SAME_HASH
+        found.append((f"a set filled with {order}", keys.sure_key(world, engine)))
+    tally(boots=2)
+
+    _differ(found, "offload_config.uva.cpu_offload_params")
+
+
+@pytest.mark.requirement("KEY-13")
+@pytest.mark.parametrize(
+    "spellings", [("0.9", "0.90", "9e-1", ".9"), ("1", "1.0", "1e0", "1.")], ids=["0.9", "1"]
+)
+def test_the_spelling_of_the_utilization_is_not_in_the_key(
+    world: World, tally: Tally, spellings: tuple[str, ...]
+) -> None:
+    """`0.9` and `0.90` are one utilization, and so are the numbers `1` and `1.0`."""
+    world.devices[0].context = 0
+    found = []
+    for text in spellings:
+        engine = Engine()
+        engine.set(UTILIZATION, int(text) if text.isdecimal() else float(text))
+        found.append((f"utilization {text}", keys.sure_key(world, engine)))
+    tally(boots=len(found))
+
+    _differ(found, "one engine, its budget written twice")

@@ -83,3 +83,7 @@ def run(arguments: list[str]) -> int:
         click.echo("startup-plan: this is a defect of startup-plan; please report it", err=True)
         return INTERNAL
     return status if isinstance(status, int) else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -48,7 +48,7 @@ _done: dict[tuple[str, str, int], Sweep] = {}
 def scaled(limit: int) -> int:
     """`limit` for the profile in force; far less where the answer should come at once."""
     for_profile = profiles.scaled(limit)
-    return for_profile if for_profile >= limit else for_profile // 10
+    return for_profile if for_profile >= limit else for_profile // 20
 
 
 def judge(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from startup_plan.harness import hostile, profiles
 from startup_plan.harness.corrupt import Variant
-from startup_plan.harness.isolated import Outcome, run_isolated
+from startup_plan.harness.isolated import run_isolated
 from startup_plan.harness.reader import plain_engine, save_plan
 from startup_plan.harness.sweep import Bench, sweep
 from startup_plan.harness.violation import Violation
@@ -49,26 +49,17 @@ def test_hostile_documents_are_misses(world: World, tally: Tally, requirement: s
     saved = save_plan(world, plain_engine())
     documents = list(hostile.documents(saved.key, saved.kv_bytes, saved.baseline))
     tally(byte_variants=len(documents))
-
-    def read(chosen: list[Variant]) -> Outcome:
-        return run_isolated(
-            lambda: _told(world, saved, chosen), seconds=SECONDS, extra_bytes=EXTRA_BYTES
-        )
-
-    outcome = read(documents)
-    if outcome.kind == "returned":
-        offenders = outcome.value[requirement]
-    else:
-        each = {document.name: read([document]) for document in documents}
-        offenders = [
-            offender
-            for name, outcome in each.items()
-            for offender in (
-                outcome.value[requirement]
-                if outcome.kind == "returned"
-                else [f"{name} (the process {outcome})"]
+    found = _read_apart(world, saved, documents)
+    if isinstance(found, str):
+        # Something ended the process, so each document has one of its own.
+        offenders = []
+        for document in documents:
+            alone = _read_apart(world, saved, [document])
+            offenders += (
+                [f"{document.name} ({alone})"] if isinstance(alone, str) else alone[requirement]
             )
-        ]
+    else:
+        offenders = found[requirement]
 
     if offenders:
         what = "raised" if requirement == "LOAD-01" else "were applied"
@@ -77,6 +68,15 @@ def test_hostile_documents_are_misses(world: World, tally: Tally, requirement: s
             f"{len(offenders)} of {len(documents)} documents put in the place of a plan {what}:\n"
             + "; ".join(offenders),
         )
+
+
+def _read_apart(world: World, saved: Saved, documents: list[Variant]) -> dict[str, list[str]] | str:
+    """What each document did, in another process; how that ended, if it did."""
+    outcome = run_isolated(
+        lambda: _told(world, saved, documents), seconds=SECONDS, extra_bytes=EXTRA_BYTES
+    )
+    told: dict[str, list[str]] | str = outcome.value
+    return told if outcome.kind == "returned" else f"the process {outcome}"
 
 
 _json_values = st.recursive(

@@ -48,6 +48,10 @@ def _line_feeds_after(path: str, data: bytes) -> None:
     _write(path, data.ljust(LARGEST + 1, b"\n"))
 
 
+def _more_spaces(path: str, data: bytes) -> None:
+    _write(path, data.rjust(512 * KIB))
+
+
 def _far_more_spaces(path: str, data: bytes) -> None:
     _write(path, data.rjust(3 * MIB))
 
@@ -88,6 +92,7 @@ FILES: Final[dict[str, Callable[[str, bytes], None]]] = {
     "the plan behind spaces, 64 KiB and 1 byte": _spaces_before,
     "the plan and spaces, 64 KiB and 1 byte": _spaces_after,
     "the plan and line feeds, 64 KiB and 1 byte": _line_feeds_after,
+    "the plan behind spaces, 512 KiB": _more_spaces,
     "the plan behind spaces, 3 MiB": _far_more_spaces,
     "the plan over and over, more than 64 KiB": _repeated,
     "64 KiB and 1 byte of zeros": _small_hole,
@@ -112,7 +117,7 @@ def test_a_file_too_large_is_a_miss_and_costs_little(world: World, file: str) ->
         reader.look()
         reader.look()
         FILES[file](saved.path, saved.data)
-        outcome = run_isolated(look, seconds=20.0, extra_bytes=256 * MIB)
+        outcome = run_isolated(look, seconds=20.0, extra_bytes=256 * MIB, trace=True)
 
     complaint = _complaint(outcome)
     if complaint:

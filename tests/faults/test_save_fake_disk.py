@@ -3,27 +3,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import TYPE_CHECKING, Final, final
 
 import pytest
-from pyfakefs.fake_filesystem_unittest import Patcher
 
 from startup_plan.harness.boot import gib
 from startup_plan.harness.engine import Engine
+from startup_plan.harness.fake_disk import fake_world
 from startup_plan.harness.save_trial import NEIGHBOUR, NEW, OLD
 from startup_plan.harness.violation import Violation
-from startup_plan.harness.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyfakefs.fake_filesystem import FakeFilesystem
 
     from startup_plan.harness.boot import BootResult
     from startup_plan.harness.plugin_fixtures import Tally
     from startup_plan.harness.subject import Subject
+    from startup_plan.harness.world import World
 
 AMPLE: Final = 2**30
 """Bytes of a disk that is not full."""
@@ -36,16 +33,17 @@ STEPS: Final = 12
 class FakeDisk:
     """A world on a simulated disk, with a plan of `OLD` bytes on it."""
 
-    def __init__(self, world: World, disk: FakeFilesystem) -> None:
+    def __init__(self, world: World) -> None:
         """Save the plan.
 
         Raises:
             Violation: not even that leaves a plan, so nothing can be judged.
         """
         self.world = world
-        self.disk = disk
+        # Within a fake world, `os` is pyfakefs's, which knows its disk.
+        self.disk: FakeFilesystem = vars(os)["filesystem"]
         self.engine = Engine()
-        disk.set_disk_usage(AMPLE)
+        self.disk.set_disk_usage(AMPLE)
         first = world.boot(self.engine, suggestion=OLD)
         if first.raised is not None or not world.plans():
             raise Violation(None, f"on a healthy disk nothing was stored: {first}")
@@ -82,27 +80,12 @@ class FakeDisk:
             stream.write(self.old)
 
 
-@contextlib.contextmanager
-def _fake_disk(subject: Subject) -> Iterator[FakeDisk]:
-    """A simulated disk, used as an ordinary user; not a fixture, lest pytest itself write to it."""
-    # The subject's modules must see the simulated disk, and no others may afterwards.
-    subject._pristine = None
-    try:
-        with Patcher(allow_root_user=False) as patcher:
-            os.makedirs("/disk")
-            with World(subject, "/disk") as world:
-                disk = patcher.fs
-                assert disk is not None
-                yield FakeDisk(world, disk)
-    finally:
-        subject._pristine = None
-
-
 @pytest.mark.requirement("SAVE-01", "SAVE-02", "SAVE-03")
 def test_a_disk_that_fills_up_costs_only_the_new_plan(subject: Subject, tally: Tally) -> None:
     """However little space is left, nothing is raised, the old plan stays, and no litter."""
     full = 0
-    with _fake_disk(subject) as fake:
+    with fake_world(subject) as world:
+        fake = FakeDisk(world)
         size = len(fake.old)
         for free in sorted({*range(0, size, max(1, size // STEPS)), 1, size - 1}):
             full += _fill(fake, free)
@@ -143,7 +126,8 @@ def test_a_folder_that_may_not_be_written_costs_only_the_new_plan(
 ) -> None:
     """Where a user has no right to write, nothing is raised and the old plan stays."""
     folders, mode = CLOSED[closed]
-    with _fake_disk(subject) as fake:
+    with fake_world(subject) as world:
+        fake = FakeDisk(world)
         for name in sorted(folders, reverse=True):
             os.chmod(getattr(fake.world, name), mode)
         result = fake.save()

@@ -94,7 +94,7 @@ def test_applying_skips_the_measurement(world: World, tally: Tally) -> None:
 @pytest.mark.requirement("BOOT-03")
 @pytest.mark.parametrize("what", SPOILERS)
 def test_not_applying_is_the_feature_off(world: World, tally: Tally, what: str) -> None:
-    """A boot that applies no plan makes the calls and reaches the value of one with the flag off."""
+    """A boot that applies no plan makes the calls and reaches the value of one without the flag."""
     engine = _engine()
     first = must_boot(world, engine, "BOOT-03")
     spoil(world, engine, what)

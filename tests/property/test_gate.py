@@ -146,8 +146,8 @@ def test_what_makes_no_sense_is_not_applied_later(
     applied = second.applied
     if applied is not None and (type(applied) is not int or not 0 < applied <= second.budget):
         limits = f"budget {gib(second.budget)}, free {gib(second.free)}"
-        story = f"{handed!r} was handed over for saving; the next boot applied {applied!r}; {limits}"
-        raise Violation("GATE-03", story)
+        told = f"{handed!r} was handed over for saving; the next boot applied {applied!r}"
+        raise Violation("GATE-03", f"{told}; {limits}")
 
 
 def _forgeries(first: BootResult, value: int) -> list[tuple[str, dict[str, object]]]:

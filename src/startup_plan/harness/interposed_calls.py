@@ -45,6 +45,7 @@ _open: Final = builtins.open
 _os_open: Final = os.open
 _dup: Final = os.dup
 _dup2: Final = os.dup2
+_lseek: Final = os.lseek
 
 
 def _number(arguments: tuple[Any, ...], options: dict[str, Any], name: str) -> int:
@@ -136,10 +137,18 @@ def _performance(
         operation.data = b"".join(bytes(part) for part in arguments[0])
     if name in {"pwrite", "pwritev"}:
         operation.size = _number(rest, options, "offset")
-    if name in {"write", "pwrite"}:
-        return lambda: real(number, operation.data, *rest, **options)
-    if name in {"writev", "pwritev"}:
-        return lambda: real(number, [operation.data], *rest, **options)
+    if name in {"pwrite", "pwritev"}:
+        return lambda: real(
+            number, [operation.data] if name == "pwritev" else operation.data, *rest, **options
+        )
+    if name in {"write", "writev"}:
+
+        def perform_write() -> int:
+            taken: int = real(number, [operation.data] if name == "writev" else operation.data)
+            operation.size = _lseek(number, 0, os.SEEK_CUR) - taken
+            return taken
+
+        return perform_write
 
     def perform() -> Any:
         if name == "close":

@@ -12,6 +12,7 @@ import contextlib
 import io
 import os
 import stat
+import warnings
 from typing import IO, TYPE_CHECKING, Any, Final, final
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class InterposedFile(io.RawIOBase):
         self._closefd = closefd
         self._orphaned = False
         self.name = name
-        self.mode = mode
+        # As the built-in raw file, which does not remember that it was opened by "w+".
+        self.mode = mode.replace("wb+", "rb+")
         if stat.S_ISDIR(_fstat(fd).st_mode):
             raise IsADirectoryError(21, os.strerror(21), name)
         if "a" in mode:
@@ -86,6 +88,8 @@ class InterposedFile(io.RawIOBase):
     def readinto(self, buffer: Any, /) -> int:
         """Read once."""
         self._check_open()
+        if not self.readable():
+            raise io.UnsupportedOperation("File not open for reading")
         view = memoryview(buffer).cast("B")
         data = os.read(self._fd, len(view))
         view[: len(data)] = data
@@ -95,7 +99,7 @@ class InterposedFile(io.RawIOBase):
         """Write once; fewer bytes than given may be taken."""
         if self._orphaned:
             return memoryview(data).nbytes
-        self._check_open()
+        self._check_writable()
         return os.write(self._fd, data)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
@@ -109,7 +113,7 @@ class InterposedFile(io.RawIOBase):
 
     def truncate(self, size: int | None = None, /) -> int:
         """Cut or extend to `size` bytes, or to the position."""
-        self._check_open()
+        self._check_writable()
         length = self.tell() if size is None else size
         os.ftruncate(self._fd, length)
         return length
@@ -122,25 +126,27 @@ class InterposedFile(io.RawIOBase):
         if self._closefd and not self._orphaned:
             os.close(self._fd)
 
+    def _check_writable(self) -> None:
+        self._check_open()
+        if not self.writable():
+            raise io.UnsupportedOperation("File not open for writing")
+
     def _check_open(self) -> None:
         if self.closed:
             raise ValueError("I/O operation on closed file")
 
 
 def flags_of(mode: str) -> int:
-    """The flags with which `open` opens a path in this mode.
-
-    Raises:
-        ValueError: there is no such mode.
-    """
-    kinds = [letter for letter in mode if letter in "rwxa"]
-    if len(kinds) != 1 or set(mode) - set("rwxabt+"):
-        raise ValueError(f"invalid mode: {mode!r}")
-    extra = {"r": 0, "w": os.O_CREAT | os.O_TRUNC, "x": os.O_CREAT | os.O_EXCL}
-    access = os.O_RDONLY if kinds == ["r"] else os.O_WRONLY
-    if "+" in mode:
-        access = os.O_RDWR
-    return access | os.O_CLOEXEC | extra.get(kinds[0], os.O_CREAT | os.O_APPEND)
+    """The flags with which `open` opens a path in this mode; the mode must be a good one."""
+    extra = {
+        "r": 0,
+        "w": os.O_CREAT | os.O_TRUNC,
+        "x": os.O_CREAT | os.O_EXCL,
+        "a": os.O_CREAT | os.O_APPEND,
+    }
+    kind = next(letter for letter in mode if letter in extra)
+    access = os.O_RDONLY if kind == "r" else os.O_WRONLY
+    return (os.O_RDWR if "+" in mode else access) | os.O_CLOEXEC | extra[kind]
 
 
 def open_file(
@@ -156,19 +162,21 @@ def open_file(
     Raises:
         ValueError: the arguments contradict each other, as for `open`.
     """
-    flags_of(mode)
+    _check(mode, {"encoding": encoding, "errors": errors, "newline": newline})
     binary = "b" in mode
-    if binary and "t" in mode:
-        raise ValueError("can't have text and binary mode at once")
-    for given, what in ((encoding, "encoding"), (errors, "errors"), (newline, "newline")):
-        if binary and given is not None:
-            raise ValueError(f"binary mode doesn't take {'an' if what[0] == 'e' else 'a'} {what}")
-    if buffering == 0 and not binary:
-        raise ValueError("can't have unbuffered text I/O")
-    raw_mode = mode.replace("t", "").replace("U", "")
-    raw = raw_of(raw_mode if binary else f"{raw_mode}b")
+    if binary and buffering == 1:
+        warnings.warn(
+            "line buffering (buffering=1) isn't supported in binary mode, "
+            "the default buffer size will be used",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    raw = raw_of(_raw_mode(mode))
     if buffering == 0:
-        return raw  # type: ignore[return-value]  # a raw file is what open() gives here as well
+        if binary:
+            return raw  # type: ignore[return-value]  # what open() gives here is a raw file too
+        raw.close()
+        raise ValueError("can't have unbuffered text I/O")
     size = buffering if buffering > 1 else _buffer_size(raw.fileno())
     buffer: Any
     if "+" in mode:
@@ -184,6 +192,24 @@ def open_file(
     )
     text.mode = mode  # type: ignore[misc]  # open() sets it likewise
     return text
+
+
+def _check(mode: str, texts: dict[str, str | None]) -> None:
+    if set(mode) - set("rwxabt+") or len(set(mode)) < len(mode):
+        raise ValueError(f"invalid mode: '{mode}'")
+    if "b" in mode and "t" in mode:
+        raise ValueError("can't have text and binary mode at once")
+    if len(set(mode) & set("rwxa")) != 1:
+        raise ValueError("must have exactly one of create/read/write/append mode")
+    for what, given in texts.items():
+        if "b" in mode and given is not None:
+            raise ValueError(f"binary mode doesn't take {'an' if what[0] == 'e' else 'a'} {what}")
+
+
+def _raw_mode(mode: str) -> str:
+    """The mode of the raw file, with `+` last."""
+    kind = next(letter for letter in mode if letter in "rwxa")
+    return f"{kind}b+" if "+" in mode else f"{kind}b"
 
 
 def close_quietly(fd: int) -> None:

@@ -42,7 +42,8 @@ class Outcome:
             exit in the middle).
         value: what it returned; must survive a pickle.
         error: what it raised or how it died, in words.
-        allocated: the most that Python had allocated beyond what it held before the call.
+        allocated: the most that Python had allocated beyond what it held before the call; 0 where
+            that was not asked for, because tracing makes everything some times slower.
         resident: growth of the largest resident set, None where the kernel does not say.
         read: bytes that it read through system calls, None where the kernel does not say.
     """
@@ -77,6 +78,7 @@ def run_isolated(
     seconds: float,
     extra_bytes: int,
     prepare: Callable[[], object] | None = None,
+    trace: bool = False,
 ) -> Outcome:
     """Run `call` in a child process.
 
@@ -86,6 +88,7 @@ def run_isolated(
         extra_bytes: how much address space it may take beyond what this process has.
         prepare: run first in the child, outside all limits and measurements: a warm-up, or a change
             of the process that cannot be undone.
+        trace: whether to find out what Python allocates.
 
     Raises:
         RuntimeError: `prepare` failed; then nothing is known about `call`.
@@ -94,7 +97,7 @@ def run_isolated(
     child = _fork()
     if child == 0:
         os.close(reading)
-        _be_child(writing, call, extra_bytes, prepare)
+        _be_child(writing, lambda: _measured(call, extra_bytes, trace=trace), prepare)
     os.close(writing)
     try:
         message = _receive(reading, seconds)
@@ -166,8 +169,7 @@ def _receive(reading: int, seconds: float) -> bytes | None:
 
 def _be_child(
     writing: int,
-    call: Callable[[], object],
-    extra_bytes: int,
+    measured: Callable[[], dict[str, object]],
     prepare: Callable[[], object] | None,
 ) -> None:
     """Everything that the child does; never returns."""
@@ -182,21 +184,21 @@ def _be_child(
             _send(writing, _STARTED + pickle.dumps({"kind": "unprepared", "error": text}))
             return
         _send(writing, _STARTED)
-        _send(writing, pickle.dumps(_measured(call, extra_bytes)))
+        _send(writing, pickle.dumps(measured()))
     finally:
         os._exit(0)
 
 
-def _measured(call: Callable[[], object], extra_bytes: int) -> dict[str, object]:
+def _measured(call: Callable[[], object], extra_bytes: int, *, trace: bool) -> dict[str, object]:
     # A collection would copy every page that it marks, and count as memory of the call.
     gc.disable()
-    tracemalloc.start()
+    if trace:
+        tracemalloc.start()
     _reset_peak()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     held, size, read = _status("VmHWM"), _status("VmSize"), _bytes_read()
     if size is not None:
         resource.setrlimit(resource.RLIMIT_AS, (size + extra_bytes, hard))
-    tracemalloc.reset_peak()
     before, _ = tracemalloc.get_traced_memory()
     found: dict[str, object]
     try:

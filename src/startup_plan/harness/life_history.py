@@ -190,10 +190,10 @@ class History:
                 for entry in entries:
                     status = entry.stat(follow_symlinks=False)
                     found[entry.name] = (status.st_ino, status.st_size)
-                    if is_plan(entry.name) and stat.S_ISREG(status.st_mode):
-                        if status.st_mtime != _LONG_AGO:
-                            changed.add(entry.name)
-                            os.utime(entry.path, (_LONG_AGO, _LONG_AGO))
+                    is_file = is_plan(entry.name) and stat.S_ISREG(status.st_mode)
+                    if is_file and status.st_mtime != _LONG_AGO:
+                        changed.add(entry.name)
+                        os.utime(entry.path, (_LONG_AGO, _LONG_AGO))
         except (FileNotFoundError, NotADirectoryError):
             pass
         before, self._files = self._files, found

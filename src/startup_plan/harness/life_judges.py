@@ -2,8 +2,8 @@
 """Requirements that every boot of a history must keep, each judged by itself.
 
 A judge sees one boot and what was known before it, and says in a clause what is wrong, or nothing.
-Each looks only at its own sentence of the contract, so that a fault shows under the requirement that
-it breaks.
+Each looks only at its own sentence of the contract, so that a fault shows under the requirement
+that it breaks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _boot_03(_: History, event: Event) -> str | None:
     result = event.result
     if result.refused or result.where == "apply" or result.explicit is not None:
         return None
-    if result.applied is not None or result.killed:
+    if result.applied is not None:
         return None
     wanted = [PROFILE, ESTIMATE, *([CAPTURE] if result.measurable > 0 else [])]
     if result.calls != wanted:

@@ -36,7 +36,8 @@ class Operation:
         fd: the descriptor that it acts on or has opened, else -1.
         flags: flags of an open.
         mode: permission bits of an open, mkdir or chmod, and the question of an access.
-        size: bytes asked for by a read, offset in bytes of a pwrite, length in bytes of a truncate.
+        size: bytes asked for by a read, length in bytes of a truncate, offset in bytes of a write
+            (of one through the position of the descriptor once it has happened).
         data: bytes to be written; bytes that a read has brought.
         result: what it returned, once it has.
         error: what it raised, or None.

@@ -194,7 +194,7 @@ class Stage(Observer):
     def __enter__(self) -> Self:
         """Begin to see operations and waits."""
         super().__enter__()
-        self._exit.enter_context(waits_seen(self._wait))
+        self._exit.enter_context(waits_seen(self._player))
         return self
 
     def __exit__(
@@ -220,14 +220,12 @@ class Stage(Observer):
 
     def operate(self, operation: Operation, perform: Callable[[], Result]) -> Result:
         """Stand still before the operation if the leg says so; who is no player just acts."""
-        player: _Thread | None = getattr(self._here, "player", None)
+        player = self._player()
         return perform() if player is None else player.operate(operation, perform)
 
-    def _wait(self) -> bool:
-        player: _Thread | None = getattr(self._here, "player", None)
-        if player is not None:
-            player.give_back(None)
-        return player is not None
+    def _player(self) -> _Thread | None:
+        found: _Thread | None = getattr(self._here, "player", None)
+        return found
 
 
 class Paced:
@@ -314,42 +312,47 @@ class _Thread(Paced):
             self._back.release()
 
 
-_flock: Final = fcntl.flock
-_sleep: Final = time.sleep
-
-
 @contextlib.contextmanager
-def waits_seen(wait: Callable[[], bool]) -> Iterator[None]:
-    """Turn waits for a lock on a file, and sleeps, into calls of `wait`.
+def waits_seen(player_here: Callable[[], Paced | None]) -> Iterator[None]:
+    """Let players give back their turn where they would wait for a lock on a file, or sleep.
 
-    Locks of `lockf` belong to a process, which players in threads are not, so that they are taken
-    as `flock` would.
+    Locks of `lockf` belong to a process, which players in threads are not, so that a player takes
+    them as `flock` would.
 
     Args:
-        wait: lets others act; False if it was called by somebody who is no player.
+        player_here: the player that calls, None if it is somebody else, who waits as ever.
     """
 
-    def lock(fd: Any, operation: int, *_: Any) -> None:
-        number = fd if isinstance(fd, int) else fd.fileno()
-        while True:
-            try:
-                _flock(number, operation | (0 if operation & fcntl.LOCK_UN else fcntl.LOCK_NB))
-            except BlockingIOError:
-                if operation & fcntl.LOCK_NB or not wait():
-                    raise
-            else:
-                return
+    def lock_of(real: Callable[..., None]) -> Callable[..., None]:
+        def lock(fd: Any, operation: int, *rest: Any) -> None:
+            player = player_here()
+            if player is None or operation & (fcntl.LOCK_NB | fcntl.LOCK_UN):
+                return real(fd, operation, *rest)
+            while True:
+                try:
+                    return _flock(fd, operation | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    player.give_back(None)
+
+        return lock
 
     def sleep(seconds: float) -> None:
-        if not wait():
+        player = player_here()
+        if player is None:
             _sleep(seconds)
+        else:
+            player.give_back(None)
 
     with contextlib.ExitStack() as back:
         for module, name, ours in (
-            (fcntl, "flock", lock),
-            (fcntl, "lockf", lock),
+            (fcntl, "flock", lock_of(fcntl.flock)),
+            (fcntl, "lockf", lock_of(_flock)),
             (time, "sleep", sleep),
         ):
             back.callback(setattr, module, name, getattr(module, name))
             setattr(module, name, ours)
         yield
+
+
+_flock: Final = fcntl.flock
+_sleep: Final = time.sleep

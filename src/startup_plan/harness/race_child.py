@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Child processes that save and read at the same time, and one way to take them by the hand.
+
+Children are forks, so that they have everything the test has prepared; they leave through
+`os._exit` without running anybody's clean-up, and die with the test process.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import select
+import signal
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
+
+from .interpose import Observer
+from .isolated import _LIBC, _PR_SET_PDEATHSIG, _fork
+from .operation import WRITES, Operation
+from .sequencer import PATIENCE, DeadlockError, Paced, StuckError, direct, waits_seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from multiprocessing.connection import Connection
+
+    from .sequencer import Leg, Played
+
+    Result = TypeVar("Result")
+
+_DISMISS: Final = -1
+_ON: Final = -2
+
+
+class Ending(NamedTuple):
+    """How a child has ended.
+
+    Attributes:
+        value: what its work returned, None if it did not come to that.
+        error: what its work raised, in words, or "".
+        killed: the signal that ended it, 0 if none did.
+        hung: whether it had not ended in time, and was killed for that.
+    """
+
+    value: Any = None
+    error: str = ""
+    killed: int = 0
+    hung: bool = False
+
+
+def run_together(
+    works: Sequence[Callable[[], object]],
+    *,
+    seconds: float,
+    prepare: Callable[[int], object] | None = None,
+) -> list[Ending]:
+    """Run each of `works` in a process of its own, all at once.
+
+    Args:
+        works: what to run; what they return must survive a pickle.
+        seconds: how long all of it may take, preparation included.
+        prepare: called in each child, with its number, before any of them begins to work.
+    """
+    deadline = time.monotonic() + seconds
+    gate, opener = os.pipe()
+    ready, announce = os.pipe()
+    children: list[_Child] = []
+    try:
+        for number, work in enumerate(works):
+            children.append(_Child(number, work, prepare, (gate, opener, announce)))
+        os.close(announce)
+        announce = -1
+        missing = len(children)
+        while missing > 0 and _readable(ready, deadline):
+            missing -= len(os.read(ready, missing)) or missing
+        os.close(opener)
+        opener = -1
+        return [child.ending(deadline) for child in children]
+    finally:
+        for child in children:
+            child.end()
+        for fd in (gate, opener, ready, announce):
+            if fd >= 0:
+                os.close(fd)
+
+
+@final
+class _Child:
+    """One process of many."""
+
+    def __init__(
+        self,
+        number: int,
+        work: Callable[[], object],
+        prepare: Callable[[int], object] | None,
+        pipes: tuple[int, int, int],
+    ) -> None:
+        self._reading, writing = os.pipe()
+        self._status: int | None = None
+        self._pid = _fork()
+        if self._pid == 0:
+            gate, opener, announce = pipes
+
+            def all_of_it() -> object:
+                os.close(opener)
+                if prepare is not None:
+                    prepare(number)
+                os.write(announce, b".")
+                os.close(announce)
+                os.read(gate, 1)
+                return work()
+
+            _be_child(writing, all_of_it)
+        os.close(writing)
+
+    def ending(self, deadline: float) -> Ending:
+        message = b""
+        while _readable(self._reading, deadline):
+            part = os.read(self._reading, 65536)
+            if not part:
+                break
+            message += part
+        else:
+            self.end()
+            return Ending(hung=True)
+        self.end(kill=False)
+        code = os.waitstatus_to_exitcode(self._status or 0)
+        if message:
+            value, error = pickle.loads(message)  # noqa: S301: written by our own child
+            return Ending(value, error)
+        return Ending(killed=-code) if code < 0 else Ending(error=f"left with status {code}")
+
+    def end(self, *, kill: bool = True) -> None:
+        if self._status is not None:
+            return
+        if kill:
+            os.kill(self._pid, signal.SIGKILL)
+        _, self._status = os.waitpid(self._pid, 0)
+        os.close(self._reading)
+
+
+def _readable(fd: int, deadline: float) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+
+
+def _be_child(writing: int, work: Callable[[], object]) -> None:
+    """Everything that a child does; never returns."""
+    try:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        try:
+            found = (work(), "")
+        except BaseException as error:
+            found = (None, f"{type(error).__name__}: {str(error)[:200]}")
+        rest = memoryview(pickle.dumps(found))
+        while rest:
+            rest = rest[os.write(writing, rest) :]
+    finally:
+        os._exit(0)
+
+
+@final
+class Doom(Observer):
+    """Ends this process by SIGKILL in the midst of its n-th operation below a folder.
+
+    Args:
+        root: the folder.
+        n: which operation, from 1.
+    """
+
+    strict = False
+
+    def __init__(self, root: str | os.PathLike[str], n: int) -> None:
+        """A process that lives until then."""
+        super().__init__(root)
+        self._left = n
+
+    def operate(self, operation: Operation, perform: Callable[[], Result]) -> Result:
+        """Half of a write happens before the end, nothing of anything else."""
+        self._left -= 1
+        if self._left == 0:
+            if operation.name in WRITES:
+                operation.data = operation.data[: len(operation.data) // 2]
+                perform()
+            signal.raise_signal(signal.SIGKILL)
+        return perform()
+
+
+def play_forked(
+    root: str | os.PathLike[str],
+    calls: Sequence[Callable[[], object]],
+    legs: Sequence[Leg],
+) -> Played:
+    """What `Stage.play` does, with a real process for each player; see `sequencer.direct`.
+
+    The operations that come back carry what was asked for, and neither results nor errors.
+    """
+    return direct([_Process(root, call) for call in calls], legs)
+
+
+@final
+class _Process:
+    """A player in a process of its own; a pipe passes the turn to and fro."""
+
+    def __init__(self, root: str | os.PathLike[str], call: Callable[[], object]) -> None:
+        self.operations: list[Operation] = []
+        self.stop: Operation | None = None
+        self.ended = False
+        self.error: BaseException | None = None
+        self._connection, theirs = multiprocessing.Pipe()
+        self._pid = _fork()
+        if self._pid == 0:
+            self._connection.close()
+            _be_player(theirs, root, call)
+        theirs.close()
+
+    def turn(self, before: int | None) -> None:
+        self._connection.send(_ON if before is None else before)
+        self._listen()
+
+    def dismiss(self) -> None:
+        if not self._pid:
+            return
+        while not self.ended:
+            self._connection.send(_DISMISS)
+            self._listen()
+        os.waitpid(self._pid, 0)
+        self._pid = 0
+        self._connection.close()
+
+    def _listen(self) -> None:
+        if not self._connection.poll(PATIENCE):
+            os.kill(self._pid, signal.SIGKILL)
+            self.ended = True
+            raise StuckError(f"process {self._pid} has not come back for {PATIENCE:g} s")
+        seen, stop, ended, error = self._connection.recv()
+        self.operations.extend(_operation(*facts) for facts in seen)
+        self.stop = None if stop is None else _operation(*stop)
+        self.ended, self.error = ended, error
+
+
+_Facts = tuple[int, str, str, str, int]
+
+
+def _facts(operation: Operation) -> _Facts:
+    return operation.index, operation.name, operation.path, operation.target, operation.flags
+
+
+def _operation(index: int, name: str, path: str, target: str, flags: int) -> Operation:
+    made = Operation(name, path, target=target, flags=flags)
+    made.index = index
+    return made
+
+
+def _be_player(
+    connection: Connection, root: str | os.PathLike[str], call: Callable[[], object]
+) -> None:
+    """Everything that a player's process does; never returns."""
+    try:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        _Inside(connection, root).live(call)
+    finally:
+        os._exit(0)
+
+
+@final
+class _Inside(Paced):
+    """A player as its own process sees it."""
+
+    def __init__(self, connection: Connection, root: str | os.PathLike[str]) -> None:
+        super().__init__()
+        self._connection = connection
+        self._sent = 0
+        self._root = root
+
+    def live(self, call: Callable[[], object]) -> None:
+        error: BaseException | None = None
+        self._listen()
+        try:
+            with _Eyes(self._root, self), waits_seen(lambda: self):
+                call()
+        except BaseException as raised:
+            error = raised
+        self._tell(None, ended=True, error=error)
+
+    def give_back(self, stop: Operation | None) -> None:
+        self._tell(stop, ended=False, error=None)
+        self._listen()
+
+    def _tell(
+        self, stop: Operation | None, *, ended: bool, error: BaseException | None
+    ) -> None:
+        fresh, self._sent = self.operations[self._sent :], len(self.operations)
+        where = None if stop is None else _facts(stop)
+        self._connection.send(([_facts(found) for found in fresh], where, ended, error))
+
+    def _listen(self) -> None:
+        before = self._connection.recv()
+        if before == _DISMISS:
+            raise DeadlockError("nobody can end this wait")
+        self.before = None if before == _ON else before
+
+
+@final
+class _Eyes(Observer):
+    def __init__(self, root: str | os.PathLike[str], player: _Inside) -> None:
+        super().__init__(root)
+        self._player = player
+
+    def operate(self, operation: Operation, perform: Callable[[], Result]) -> Result:
+        return self._player.operate(operation, perform)

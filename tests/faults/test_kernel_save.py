@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Saves by a real process, of which the kernel fails or kills each system call in turn."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from startup_plan.harness.boot import gib
+from startup_plan.harness.kernel_trace import BOOKKEEPING, REMOVES
+from startup_plan.harness.kernel_trial import KernelSave, make_old
+from startup_plan.harness.save_trial import NEW, OLD, SaveTrial, errors
+from startup_plan.harness.violation import Violation
+
+if TYPE_CHECKING:
+    from startup_plan.harness.kernel_trace import Call
+    from startup_plan.harness.plugin_fixtures import Tally
+    from startup_plan.harness.world import World
+
+pytestmark = pytest.mark.needs("ptrace")
+
+SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
+ONE_OF: Final = 3
+"""Shares into which the errors are split, so that workers can divide them."""
+
+OVER_AN_HOUR: Final = 3660
+"""Seconds."""
+
+
+@SETTINGS
+@pytest.mark.parametrize("share", range(ONE_OF))
+@pytest.mark.requirement("SAVE-01", "SAVE-02", "SAVE-03")
+def test_a_failing_system_call_costs_only_the_new_plan(
+    world: World, tally: Tally, over_old: bool, share: int
+) -> None:
+    """Whichever system call fails: nothing is raised, the old plan stays, nothing else is left."""
+    offenders: dict[str, list[str]] = {"SAVE-01": [], "SAVE-02": [], "SAVE-03": []}
+    kernel, fired = KernelSave(SaveTrial(world, over_old=over_old)), 0
+    for error in errors()[share::ONE_OF]:
+        for blow in kernel.failed(error):
+            fired += 1
+            left = kernel.trial.leftovers()
+            if blow.raised:
+                offenders["SAVE-01"].append(f"{blow.label}: the save {blow.raised}")
+            if left and may_clean_up(blow.call):
+                offenders["SAVE-03"].append(f"{blow.label}: {len(left)} temporary file was left")
+            if damage := damage_of(kernel.trial):
+                offenders["SAVE-02"].append(f"{blow.label}: {damage}")
+    tally(faults_fired=fired, boots=world.boots)
+
+    report(kernel.trial, offenders, fired)
+    assert fired == len(errors()[share::ONE_OF]) * len(kernel.clean.calls)
+
+
+@SETTINGS
+@pytest.mark.requirement("SAVE-02", "SAVE-03")
+def test_a_killed_process_costs_only_the_new_plan(
+    world: World, tally: Tally, over_old: bool
+) -> None:
+    """SIGKILL at any system call leaves the old plan or the new one, and what can be swept up."""
+    offenders: dict[str, list[str]] = {"SAVE-02": [], "SAVE-03": []}
+    kernel, kills = KernelSave(SaveTrial(world, over_old=over_old)), 0
+    trial = kernel.trial
+    for blow in kernel.killed():
+        kills += 1
+        unchanged, remains = trial.is_unchanged, trial.leftovers()
+        booted = trial.next_boot()
+        legal = (OLD, NEW) if over_old else (None, NEW)
+        if booted.raised is not None:
+            offenders["SAVE-03"].append(f"{blow.label}: the next {booted}")
+        elif over_old and booted.applied is None:
+            state = "is as it was" if unchanged else "was changed"
+            offenders["SAVE-02"].append(
+                f"{blow.label}: the plan file {state} and the next boot applied nothing"
+            )
+        elif booted.applied not in legal:
+            offenders["SAVE-03"].append(
+                f"{blow.label}: the next boot applied {gib(booted.applied)}"
+            )
+        for path in remains:
+            if os.path.lexists(path):
+                make_old(path, OVER_AN_HOUR)
+        later = trial.save(again=False) if remains else None
+        if any(os.path.lexists(path) for path in remains):
+            offenders["SAVE-03"].append(f"{blow.label}: over an hour later its remains lie on after {later}")
+    tally(kills=kills, boots=world.boots)
+
+    report(trial, offenders, kills)
+    assert kills == len(kernel.clean.calls) + 1
+
+
+def may_clean_up(call: Call) -> bool:
+    """Whether a save that this call has stopped can be asked to leave nothing.
+
+    What cannot be removed stays. And nobody expects the kernel to fail in its own bookkeeping of a
+    descriptor: an `open` that does not hand one out, because of that, has no file to speak of.
+    """
+    return call.name not in REMOVES and call.name not in BOOKKEEPING
+
+
+def damage_of(trial: SaveTrial) -> str:
+    """What is wrong with the plan after a save that a fault has hit, "" if nothing is."""
+    unchanged = trial.is_unchanged
+    before = OLD if trial.start_bytes is not None else None
+    booted = trial.next_boot()
+    if booted.raised is not None:
+        return f"the next {booted}"
+    if booted.applied == NEW and not unchanged:
+        return ""
+    if booted.applied != before:
+        return f"the next boot applied {gib(booted.applied)} for {gib(before)}"
+    return "" if unchanged else "the plan file is no longer what it was"
+
+
+def report(trial: SaveTrial, offenders: dict[str, list[str]], tried: int) -> None:
+    """Raise what was found, the gravest first."""
+    for requirement, found in offenders.items():
+        if found:
+            also = "".join(f"\nalso {offender}" for offender in found[1:4])
+            more = f"\nand {len(found) - 4} more" if len(found) > 4 else ""
+            raise Violation(
+                requirement,
+                f"{trial.setting}, a process saves {gib(NEW)}; {found[0]} "
+                f"({len(found)} of {tried} faults){also}{more}",
+            )

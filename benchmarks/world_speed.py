@@ -15,19 +15,24 @@ import sys
 import tempfile
 import time
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from startup_plan.harness.engine import Engine
+from startup_plan.harness.gate_scratch import fastest_folder
 from startup_plan.harness.subject import load_subject
 from startup_plan.harness.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def plain_boots(name: str, seconds: float = 3.0) -> dict[str, float]:
     """Boots a second that apply a plan, and that measure and save one."""
     subject = load_subject(name)
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     rates = {}
-    with tempfile.TemporaryDirectory(dir=base) as root, World(subject, root) as world:
+    with tempfile.TemporaryDirectory(dir=fastest_folder()) as root, World(subject, root) as world:
         engine = Engine()
         world.boot(engine)
         for kind in ("apply", "save"):
@@ -52,7 +57,7 @@ class Counter:
         self.busy = 0.0
 
     @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> object:
+    def pytest_runtest_call(self) -> Iterator[None]:
         """Time the call of each test in processor seconds, the worlds it boots included."""
         before, start = World.booted, time.process_time()
         yield

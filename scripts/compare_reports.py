@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare the verdicts of gate reports: `compare_reports.py REPORT REPORT…`; status 1 if they differ.
+"""Compare gate reports: `compare_reports.py REPORT REPORT…`; status 1 if verdicts differ.
 
 Two runs on one subject must give equal verdicts, and a committed report must still be true.
 Requirements that did not run in one of them, for want of a capability, are not compared.

@@ -19,40 +19,35 @@ _LIBRARIES: Final = (
 )  # fmt: skip
 
 
-def device_index(worker: Any) -> int:
-    """The index of the worker's own device, as the platform's per-device queries take it.
+def describe_device(worker: Any = None) -> dict[str, object]:
+    """Name, total memory in bytes and capability of the worker's own device (KEY-03, KEY-04).
+
+    vLLM counts devices in two ways (`vllm/platforms/interface.py`): name and memory are asked for
+    by local rank, the capability by the index that torch knows the device under. The two differ
+    where an engine is assigned some of a host's devices.
+
+    Args:
+        worker: the worker; without one, the device that this process has chosen is described.
 
     Raises:
-        NoPlanError: the worker has no device yet.
+        NoPlanError: the worker has no device yet, or the platform does not know it.
     """
-    for found in (
-        getattr(getattr(worker, "device", None), "index", None),
-        getattr(worker, "local_rank", None),
-    ):
-        if type(found) is int and found >= 0:
-            return found
-    raise NoPlanError("the worker has no device yet")
+    if worker is None:
+        import torch  # noqa: PLC0415  # importing this package must not import torch
 
-
-def current_device_index() -> int:
-    """The index of the device this process has chosen, for callers that have no worker at hand."""
-    import torch  # noqa: PLC0415  # importing this package must not import torch
-
-    return int(torch.accelerator.current_device_index())
-
-
-def describe_device(index: int) -> dict[str, object]:
-    """Name, total memory in bytes and capability of device `index` (KEY-03, KEY-04).
-
-    Raises:
-        NoPlanError: the platform answers with nothing.
-    """
+        local = visible = torch.accelerator.current_device_index()
+    else:
+        visible = getattr(getattr(worker, "device", None), "index", None)
+        local = getattr(worker, "local_rank", None)
+        if type(visible) is not int or visible < 0:
+            raise NoPlanError("the worker has no device yet")
+        if type(local) is not int or local < 0:
+            local = visible
     platform = _vllm.platform()
-    name = platform.get_device_name(index)
-    total = platform.get_device_total_memory(index)
+    name, total = platform.get_device_name(local), platform.get_device_total_memory(local)
     if not name or not total:
-        raise NoPlanError(f"the platform does not know device {index}")
-    capability = platform.get_device_capability(index)
+        raise NoPlanError(f"the platform does not know device {local}")
+    capability = platform.get_device_capability(visible)
     return {
         "device_name": str(name),
         "device_total_memory": int(total),

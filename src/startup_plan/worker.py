@@ -177,10 +177,8 @@ def _candidate(found: Lookup) -> tuple[Plan | None, str]:
 
 
 def _factors(config: Any, rank: int, world_size: int, worker: Any) -> dict[str, Any]:
-    if worker is None:
-        device = identity.describe_device(identity.current_device_index())
-    else:
-        device = identity.describe_device(identity.device_index(worker))
+    device = identity.describe_device(worker)
+    if worker is not None:
         # A slice of a device (MIG) reports the whole to the platform, and its own size here.
         device["visible_memory"] = operator.index(worker.init_snapshot.total_memory)
     return {

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.needs("ptrace")
 @pytest.mark.parametrize("error", READ_ERRORS)
 @pytest.mark.requirement("LOAD-06")
 def test_a_failing_system_call_is_a_miss(world: World, tally: Tally, error: str) -> None:
-    """An error of open or read is a miss; no other makes the look-up raise or apply another value."""
+    """An error of open or read is a miss; no error at all raises, or has another value applied."""
     kernel, fired, offenders = KernelLoad(world), 0, []
     saved = kernel.saved
     for blow in kernel.failed(error):

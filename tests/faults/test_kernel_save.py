@@ -10,9 +10,8 @@ import pytest
 
 from startup_plan.harness.boot import gib
 from startup_plan.harness.kernel_trace import BOOKKEEPING, REMOVES
-from startup_plan.harness.kernel_trial import KernelSave, make_old
+from startup_plan.harness.kernel_trial import KernelSave, damage_of, make_old, raise_worst
 from startup_plan.harness.save_trial import NEW, OLD, SaveTrial, errors
-from startup_plan.harness.violation import Violation
 
 if TYPE_CHECKING:
     from startup_plan.harness.kernel_trace import Call
@@ -50,7 +49,7 @@ def test_a_failing_system_call_costs_only_the_new_plan(
                 offenders["SAVE-02"].append(f"{blow.label}: {damage}")
     tally(faults_fired=fired, boots=world.boots)
 
-    report(kernel.trial, offenders, fired)
+    raise_worst(kernel.trial, offenders, fired)
     assert fired == len(errors()[share::ONE_OF]) * len(kernel.clean.calls)
 
 
@@ -82,12 +81,15 @@ def test_a_killed_process_costs_only_the_new_plan(
         for path in remains:
             if os.path.lexists(path):
                 make_old(path, OVER_AN_HOUR)
-        later = trial.save(again=False) if remains else None
+        if remains:
+            trial.save(again=False)
         if any(os.path.lexists(path) for path in remains):
-            offenders["SAVE-03"].append(f"{blow.label}: over an hour later its remains lie on after {later}")
+            offenders["SAVE-03"].append(
+                f"{blow.label}: a save over an hour later leaves its remains there"
+            )
     tally(kills=kills, boots=world.boots)
 
-    report(trial, offenders, kills)
+    raise_worst(trial, offenders, kills)
     assert kills == len(kernel.clean.calls) + 1
 
 
@@ -98,30 +100,3 @@ def may_clean_up(call: Call) -> bool:
     descriptor: an `open` that does not hand one out, because of that, has no file to speak of.
     """
     return call.name not in REMOVES and call.name not in BOOKKEEPING
-
-
-def damage_of(trial: SaveTrial) -> str:
-    """What is wrong with the plan after a save that a fault has hit, "" if nothing is."""
-    unchanged = trial.is_unchanged
-    before = OLD if trial.start_bytes is not None else None
-    booted = trial.next_boot()
-    if booted.raised is not None:
-        return f"the next {booted}"
-    if booted.applied == NEW and not unchanged:
-        return ""
-    if booted.applied != before:
-        return f"the next boot applied {gib(booted.applied)} for {gib(before)}"
-    return "" if unchanged else "the plan file is no longer what it was"
-
-
-def report(trial: SaveTrial, offenders: dict[str, list[str]], tried: int) -> None:
-    """Raise what was found, the gravest first."""
-    for requirement, found in offenders.items():
-        if found:
-            also = "".join(f"\nalso {offender}" for offender in found[1:4])
-            more = f"\nand {len(found) - 4} more" if len(found) > 4 else ""
-            raise Violation(
-                requirement,
-                f"{trial.setting}, a process saves {gib(NEW)}; {found[0]} "
-                f"({len(found)} of {tried} faults){also}{more}",
-            )

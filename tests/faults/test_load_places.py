@@ -53,7 +53,6 @@ def test_a_read_only_cache_root_still_gives_its_plan(world: World) -> None:
     """Where the kernel forbids every write below the cache root, the plan there is applied."""
     engine = plain_engine()
     saved = _plan_that_works(world, engine)
-    before = world.files()
     _forbid_writing(world.cache_root)
     outcome = run_isolated(
         lambda: _boot_read_only(world, engine),
@@ -62,12 +61,9 @@ def test_a_read_only_cache_root_still_gives_its_plan(world: World) -> None:
         prepare=drop_override,
     )
     applied, what = outcome.value if outcome.kind == "returned" else (None, f"the boot {outcome}")
-    after = world.files()
 
     if applied != saved.kv_bytes:
         raise Violation("LOAD-07", f"{saved}; the cache root was made read-only; {what}")
-    if after != before:
-        raise Violation("LOAD-07", f"{saved}; a boot under a read-only root left {after}")
 
 
 @pytest.mark.requirement("LOAD-07")

@@ -117,7 +117,7 @@ def test_a_file_too_large_is_a_miss_and_costs_little(world: World, file: str) ->
         reader.look()
         reader.look()
         FILES[file](saved.path, saved.data)
-        outcome = run_isolated(look, seconds=20.0, extra_bytes=256 * MIB, trace=True)
+        outcome = run_isolated(look, seconds=5.0, extra_bytes=256 * MIB, trace=True)
 
     complaint = _complaint(outcome)
     if complaint:

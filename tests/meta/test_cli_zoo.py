@@ -252,7 +252,7 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
         'description = "It waits for ever while it is imported."\n'
     )
     command = [sys.executable, "-c", _DRIVER, str(folder), "zoo", "--run"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             blocked = int(hello.read_text())
             process.send_signal(signal.SIGINT)
@@ -260,6 +260,6 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
         finally:
             process.kill()
 
-    assert (process.returncode, out.strip()) == (130, "PARTIAL: 1 not tried (0 s)")
+    assert (process.returncode, out.strip().partition(" (")[0]) == (130, "PARTIAL: 1 not tried")
     with pytest.raises(ProcessLookupError):
         os.kill(blocked, 0)

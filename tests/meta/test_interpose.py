@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import io
 import json
 import mmap
@@ -301,6 +302,18 @@ def _exercise(path: Path, mode: str, buffering: int, found: list[object]) -> Non
                     found.append(type(error).__name__)
     except (OSError, ValueError) as error:
         found.append((type(error).__name__, str(error).split(":")[0]))
+
+
+def test_a_folder_cannot_be_opened_as_a_file(tmp_path: Path) -> None:
+    """As ever, `open` refuses a folder; its descriptor is closed once, and nobody else's is."""
+    with recording(tmp_path) as trace, pytest.raises(IsADirectoryError):
+        open(tmp_path)  # noqa: SIM115
+    gone = trace.operations[0].fd
+    reused = os.open(tmp_path, os.O_RDONLY)
+    gc.collect()
+
+    assert (reused, os.path.sameopenfile(reused, reused)) == (gone, True)
+    os.close(reused)
 
 
 def test_everything_is_put_back(tmp_path: Path) -> None:

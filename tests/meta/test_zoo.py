@@ -55,17 +55,17 @@ def test_what_is_correct_raises_no_alarm(subject: str) -> None:
     )
 
 
+_WITHOUT_A_FAULT: Final = {
+    "BOOT-07": "any history; what one mistake breaks there, it breaks in a sentence of its own too",
+}
+
+
 def test_faults_are_spread_over_the_contract() -> None:
     """Every requirement that this release judges has a seeded fault, or says here why not."""
     judged = {requirement.id for requirement in load_register() if requirement.awaits is None}
-    without = judged - {entry.requirement for entry in FAULTS}
+    named = {entry.requirement for entry in FAULTS}
 
-    assert without == set(_WITHOUT_A_FAULT)
-
-
-_WITHOUT_A_FAULT: Final = {
-    "BOOT-01": "whatever keeps the next boot from applying breaks most other requirements as well",
-}
+    assert judged - named == _WITHOUT_A_FAULT.keys()
 
 
 @each_fault
@@ -102,7 +102,7 @@ def test_no_two_faults_are_the_same() -> None:
     ],
 )
 def test_fault_whose_place_is_gone_is_refused(find: str, message: str) -> None:
-    """A fault does not turn into a correct plan, or into another fault, when the rewrite changes."""
+    """A fault whose place in the rewrite has changed is an error, not another fault or none."""
     with pytest.raises(ValueError, match=message):
         zoo.seed({"__name__": "seeded"}, (find, "pass"))
 
@@ -111,11 +111,11 @@ def test_seeded_fault_shows_its_source() -> None:
     """A traceback through a seeded fault shows the lines that ran, with what was changed."""
     space = {"__name__": "seeded"}
     with pytest.raises(ZeroDivisionError) as caught:
-        zoo.seed(space, ("PLAN_SCHEMA_VERSION = 1\n", "PLAN_SCHEMA_VERSION = 1 // 0\n"))
+        zoo.seed(space, ("import contextlib\n", "import contextlib\nREST = 1 // 0\n"))
     frame = traceback.extract_tb(caught.value.__traceback__)[-1]
 
     assert (frame.line, linecache.getline(frame.filename, 1)) == (
-        "PLAN_SCHEMA_VERSION = 1 // 0",
+        "REST = 1 // 0",
         "# SPDX-License-Identifier: Apache-2.0\n",
     )
 

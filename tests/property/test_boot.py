@@ -72,7 +72,7 @@ def test_the_next_boot_applies(
     second = must_boot(world, engine, "BOOT-01")
     tally(boots=2, examples=1)
 
-    if first.suggestion is not None and first.suggestion > 0 and second.applied is None:
+    if first.suggestion is not None and first.suggestion > 0 and not second.applied:
         raise Violation("BOOT-01", tale(world, "the second boot measured again"))
 
 
@@ -86,7 +86,7 @@ def test_applying_skips_the_measurement(world: World, tally: Tally) -> None:
 
     # Whether it applies is BOOT-01's matter.
     ran = (second.calls.count(PROFILE), second.calls.count(ESTIMATE))
-    if second.applied is not None and (ran != (1, 0) or second.kv != second.applied):
+    if second.applied and (ran != (1, 0) or second.kv != second.applied):
         verdict = f"it ran {', '.join(second.calls)} and allocated {second.kv} bytes"
         raise Violation("BOOT-02", tale(world, verdict))
 
@@ -127,7 +127,7 @@ def test_a_boot_that_applies_rewrites_nothing(world: World, tally: Tally) -> Non
     tally(boots=2, examples=1)
     after = _contents(world)
 
-    if second.applied is not None and after != before:
+    if second.applied and after != before:
         changed = [name for name in after.keys() | before if after.get(name) != before.get(name)]
         verdict = f"{', '.join(sorted(changed))} changed although a plan was applied"
         raise Violation("BOOT-04", tale(world, verdict))
@@ -153,10 +153,10 @@ def test_applying_leaves_the_config_hash(world: World, tally: Tally) -> None:
     tally(boots=2, examples=1)
 
     before, after = second.config_hash
-    if second.applied is not None and before != after:
+    if second.applied and before != after:
         raise Violation("BOOT-05", tale(world, f"compute_hash() went from {before} to {after}"))
     changed = changed_settings(engine, second)
-    if second.applied is not None and changed:
+    if second.applied and changed:
         raise Violation("BOOT-05", tale(world, f"applying also changed {', '.join(changed)}"))
 
 
@@ -170,7 +170,7 @@ def test_a_lowered_budget_is_measured_anew(world: World, tally: Tally) -> None:
     lower = must_boot(world, engine, "BOOT-06")
     tally(boots=3, examples=1)
 
-    if lower.applied is not None or lower.needed > lower.budget:
+    if lower.applied or lower.needed > lower.budget:
         raise Violation("BOOT-06", tale(world, "the plan of the higher budget was applied"))
     engine.set(UTILIZATION, 0.9)
     world.tell("raised back to 0.9")

@@ -72,8 +72,9 @@ def test_free_memory_decides_to_the_byte(
     second = must_boot(world, engine, "GATE-01")
     tally(boots=2, examples=1)
 
-    if (second.applied is not None) != (more >= 0):
-        did = "was refused" if second.applied is None else "was applied"
+    # 0 left behind by a refusal is GATE-07's matter.
+    if bool(second.applied) != (more >= 0):
+        did = "was refused" if not second.applied else "was applied"
         raise Violation("GATE-01", tale(world, f"the plan {did}"))
 
 
@@ -144,7 +145,7 @@ def test_what_makes_no_sense_is_not_applied_later(
     tally(boots=2, examples=1)
 
     applied = second.applied
-    if applied is not None and (type(applied) is not int or not 0 < applied <= second.budget):
+    if applied and (type(applied) is not int or not 0 < applied <= second.budget):
         limits = f"budget {gib(second.budget)}, free {gib(second.free)}"
         told = f"{handed!r} was handed over for saving; the next boot applied {applied!r}"
         raise Violation("GATE-03", f"{told}; {limits}")
@@ -179,7 +180,7 @@ def test_a_forged_plan_is_not_applied(world: World, tally: Tally) -> None:
             with open(path, "w", encoding="ascii") as stream:
                 json.dump({**record, **fields}, stream)
             second = world.boot(engine)
-            if second.applied is not None:
+            if second.applied:
                 wrong.append(f"{name} (applied {second.applied!r})")
     tally(boots=world.boots, byte_variants=world.boots - 1)
 
@@ -219,7 +220,7 @@ def test_more_free_memory_changes_nothing(
         applied.append(must_boot(world, engine, "GATE-04").applied)
     tally(boots=3, examples=1)
 
-    if applied[0] is not None and applied[1] != applied[0]:
+    if applied[0] and applied[1] != applied[0]:
         raise Violation("GATE-04", tale(world, "more free memory changed what was applied"))
 
 
@@ -328,7 +329,7 @@ def test_a_heavier_checkpoint_is_measured_anew(
     second = must_boot(world, engine, "GATE-08")
     tally(boots=2, examples=1)
 
-    if (second.applied is None) != heavier:
+    if bool(second.applied) == heavier:
         did = "applied" if heavier else "refused"
         raise Violation("GATE-08", tale(world, f"the plan was {did}"))
 
@@ -345,5 +346,5 @@ def test_hidden_weights_are_judged_by_the_rest(world: World, tally: Tally, shown
     second = must_boot(world, engine, "GATE-08")
     tally(boots=2, examples=1)
 
-    if second.applied is None:
+    if not second.applied:
         raise Violation("GATE-08", tale(world, "the plan was refused"))

@@ -36,5 +36,5 @@ def test_a_single_rank_needs_no_process_group(
     second = must_boot(world, engine, "GROUP-04")
     tally(boots=2, examples=1)
 
-    if second.applied is None:
+    if not second.applied:
         raise Violation("GROUP-04", tale(world, "the plan of a single rank was not applied"))

@@ -86,7 +86,7 @@ def test_an_application_is_told(world: World, tally: Tally) -> None:
     must_boot(world, engine, "LOG-01")
     second, lines, _ = _listen(world, engine)
     tally(boots=2, examples=1)
-    if second.applied is None:
+    if not second.applied:
         return  # BOOT-01's matter
     line = _one_line("LOG-01", world, lines, "that a plan was applied")
 
@@ -102,7 +102,7 @@ def test_a_refusal_is_told_with_both_numbers(world: World, tally: Tally) -> None
     spoil(world, engine, "a co-tenant takes 2 GiB")
     second, lines, _ = _listen(world, engine)
     tally(boots=2, examples=1)
-    if second.applied is not None or second.raised is not None:
+    if second.applied or second.raised is not None:
         return  # the matter of GATE-01 or BOOT-07
     line = _one_line("LOG-01", world, lines, "why the plan was refused")
 
@@ -185,7 +185,7 @@ def test_every_other_outcome_is_told(world: World, tally: Tally, about: str) -> 
     tally(boots=world.boots, examples=1)
 
     # Raising is the matter of KEY-17 or LOAD-03, applying after all likewise.
-    if second.raised is None and second.applied is None:
+    if second.raised is None and not second.applied:
         _one_line("LOG-01", world, lines, f"that {about}")
 
 

@@ -25,7 +25,7 @@ from .simulation import GIB
 from .violation import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from .engine import Engine
@@ -85,7 +85,7 @@ class CrashTrial:
 
     Attributes:
         counts: (model, verdict) -> states.
-        tried: distinct disks that were booted.
+        tried: boots from distinct disks.
     """
 
     def __init__(
@@ -169,13 +169,16 @@ class CrashTrial:
         Yields:
             State and what was wrong, for each that breaks it.
         """
-        seen: dict[bytes, list[str]] = {}
+        seen: dict[tuple[bytes, int], str] = {}
         for found in self._chosen(requirement, only):
-            digest = _digest(found.tree)
-            if digest not in seen:
-                seen[digest] = self._boot_from(found.tree)
-                self.tried += 1
-            yield from self._judge(requirement, found, seen[digest])
+            digest, promised = _digest(found.tree), self._promises(found)
+            for step in self.steps:
+                if (step.engine in promised) != (requirement == "SAVE-06"):
+                    continue
+                if (digest, step.engine) not in seen:
+                    seen[digest, step.engine] = self._boot_from(found.tree, step.engine)
+                    self.tried += 1
+                yield from self._judge(found.state, step, promised, seen[digest, step.engine])
 
     def _promises(self, found: Found) -> set[int]:
         """Engines whose save had returned."""
@@ -204,35 +207,29 @@ class CrashTrial:
         return [found for key in keys for found in distinct[key]]
 
     def _judge(
-        self, requirement: str, found: Found, outcomes: Sequence[str]
+        self, state: StateId, step: Step, promised: set[int], outcome: str
     ) -> Iterator[tuple[StateId, str]]:
-        promised = self._promises(found)
-        for step in self.steps:
-            if (step.engine in promised) != (requirement == "SAVE-06"):
-                continue
-            old, outcome = self._before[step.engine], outcomes[step.engine]
-            verdict = _verdict(outcome, old, step.value)
-            self.counts[found.state.model, verdict] += 1
-            if step.engine in promised:
-                right, due = verdict == "new", f"the save of {gib(step.value)} had returned"
-            else:
-                right = verdict in {"old", "new"} or (verdict == "none" and old is None)
-                due = f"{gib(old)} had been saved before"
-            if not right:
-                name = self._engines[step.engine].name
-                yield found.state, f"{due}; after the power loss {name} {_told(outcome)}"
+        old = self._before[step.engine]
+        verdict = _verdict(outcome, old, step.value)
+        self.counts[state.model, verdict] += 1
+        if step.engine in promised:
+            right, due = verdict == "new", f"the save of {gib(step.value)} had returned"
+        else:
+            right = verdict in {"old", "new"} or (verdict == "none" and old is None)
+            due = f"{gib(old)} had been saved before"
+        if not right:
+            name = self._engines[step.engine].name
+            yield state, f"{due}; after the power loss {name} {_told(outcome)}"
 
-    def _boot_from(self, tree: Tree) -> list[str]:
+    def _boot_from(self, tree: Tree, number: int) -> str:
+        """What the boot of an engine comes to on a disk that is `tree`."""
         _lay(tree, self._scratch)
+        if number not in self._readers:
+            self._readers[number] = Reader(self.world, self._engines[number])
         kept, self.world.cache_root = self.world.cache_root, os.path.join(self._scratch, "cache")
         try:
-            found = []
-            for number, engine in enumerate(self._engines):
-                if number not in self._readers:
-                    self._readers[number] = Reader(self.world, engine)
-                with self._readers[number] as reader:
-                    found.append(_outcome(reader.look()))
-            return found
+            with self._readers[number] as reader:
+                return _outcome(reader.look())
         finally:
             self.world.cache_root = kept
 

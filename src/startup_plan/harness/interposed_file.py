@@ -9,6 +9,7 @@ files as well; buffering and text stay the standard library's own.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import stat
@@ -40,15 +41,17 @@ class InterposedFile(io.RawIOBase):
         super().__init__()
         self._fd = fd
         self._closefd = closefd
-        self._orphaned = False
+        # A file that could not be made has no right to close the descriptor.
+        self._orphaned = True
         self.name = name
         # As the built-in raw file, which does not remember that it was opened by "w+".
         self.mode = mode.replace("wb+", "rb+")
         if stat.S_ISDIR(_fstat(fd).st_mode):
-            raise IsADirectoryError(21, os.strerror(21), name)
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
         if "a" in mode:
             with contextlib.suppress(OSError):
                 _lseek(fd, 0, os.SEEK_END)
+        self._orphaned = False
 
     def orphan(self) -> None:
         """Let go of the descriptor: the process that wrote here has ended."""

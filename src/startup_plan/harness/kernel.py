@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SECONDS: Final = 30.0
-"""What a window may take before it counts as hung; milliseconds are usual."""
+"""What each step may take, and a window before it counts as hung; milliseconds are usual."""
 
 _ATTACHED: Final = b"attached"
 
@@ -67,7 +67,11 @@ class Traced(NamedTuple):
 
 
 def run_traced(
-    action: Callable[[kernel_child.Window], object], root: str, fault: Fault | None = None
+    action: Callable[[kernel_child.Window], object],
+    root: str,
+    fault: Fault | None = None,
+    *,
+    seconds: float = SECONDS,
 ) -> Traced:
     """Run `action` in a child process, and what it does in its window under strace.
 
@@ -75,6 +79,7 @@ def run_traced(
         action: what to run; it must enter the window that it is given.
         root: only system calls that concern this folder are reported.
         fault: what happens to one of them.
+        seconds: what the window may take before it counts as hung.
 
     Raises:
         KernelError: the child did not get to its window, strace could not attach, or the fault did
@@ -95,7 +100,7 @@ def run_traced(
             stderr=subprocess.PIPE,
         ) as tracer:
             try:
-                text, hung = _let_run(child, tracer)
+                text, hung = _let_run(child, tracer, seconds)
             except BaseException:
                 tracer.kill()
                 raise
@@ -105,7 +110,7 @@ def run_traced(
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
     seen = read_window(text, child, os.path.realpath(root), os.getcwd())
-    raised, value = pickle.loads(message) if message else ("", None)  # noqa: S301: our own child
+    raised, value = pickle.loads(message) if message else ("", None)  # noqa: S301  # our own child
     if not message and not hung and not (fault and not fault.error):
         code = os.waitstatus_to_exitcode(status)
         raised = f"the process ended ({signal.Signals(-code).name if code < 0 else code})"
@@ -130,12 +135,12 @@ def _wait_until_held(child: int, reading: int) -> None:
             os.waitpid(child, os.WUNTRACED)
             return
         if message:
-            raised, value = pickle.loads(message + _read_all(reading))  # noqa: S301: our own child
+            raised, value = pickle.loads(message + _read_all(reading))  # noqa: S301  # our own child
             raise KernelError(f"the window was never entered: {raised or value}")
     raise KernelError("the child ended or hung before its window")
 
 
-def _let_run(child: int, tracer: subprocess.Popen[bytes]) -> tuple[str, bool]:
+def _let_run(child: int, tracer: subprocess.Popen[bytes], seconds: float) -> tuple[str, bool]:
     """What strace prints until the child has ended, and whether that had to be forced."""
     stream = tracer.stderr
     assert stream is not None
@@ -146,7 +151,7 @@ def _let_run(child: int, tracer: subprocess.Popen[bytes]) -> tuple[str, bool]:
         if not part:
             raise KernelError(f"strace could not attach: {text.decode(errors='replace').strip()}")
     os.kill(child, signal.SIGCONT)
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + seconds
     while part := _read_part(stream, deadline):
         text += part
     if time.monotonic() >= deadline:

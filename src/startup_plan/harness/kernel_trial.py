@@ -3,20 +3,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
+from .boot import gib
+from .faults import recording
+from .interpose import patched
 from .kernel import Fault, run_traced
+from .kernel_events import of_operations
 from .reader import Reader, Saved, plain_engine, save_plan
-from .save_trial import NEIGHBOUR, NEW
+from .save_trial import NEIGHBOUR, NEW, OLD
 from .violation import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from .boot import BootResult
     from .kernel import Traced
     from .kernel_child import Window
+    from .kernel_events import Event
     from .kernel_trace import Call
     from .save_trial import SaveTrial
     from .world import World
@@ -82,6 +88,14 @@ class KernelSave:
         if self.clean.end is not None:
             yield self._hit(Fault(self.clean.end, ""), "killed after its last call")
 
+    def recorded(self) -> Traced:
+        """Save once without a fault, seen by strace and by the recorder of `faults`.
+
+        The value is what the recorder noted, in the language of `kernel_events`.
+        """
+        self.trial.put_back()
+        return run_traced(self._save_recorded, self.trial.root)
+
     def _hit(self, fault: Fault, label: str) -> Blow:
         self.trial.put_back()
         traced = run_traced(self._save, self.trial.root, fault)
@@ -94,6 +108,18 @@ class KernelSave:
         trial.world.subject._pristine = None
         with trial._beside(NEIGHBOUR):
             return _raised(trial.world.boot(trial.engine, during_save=window, suggestion=NEW))
+
+    def _save_recorded(self, window: Window) -> list[Event]:
+        trial, trace = self.trial, recording(self.trial.root)
+
+        @contextlib.contextmanager
+        def seen() -> Iterator[None]:
+            with window, trace:
+                yield
+
+        with trial._beside(NEIGHBOUR), patched(trial.root, trial.world.subject):
+            trial.world.boot(trial.engine, during_save=seen(), suggestion=NEW)
+        return of_operations(trace.operations)
 
     def _describe(self, call: Call) -> str:
         named = [self.trial._what(path) for path in call.paths if path.startswith(self.trial.root)]
@@ -172,3 +198,46 @@ def make_old(path: str, seconds: float) -> None:
     """Let a file look as if it had last been written `seconds` ago."""
     then = os.lstat(path).st_mtime - seconds
     os.utime(path, (then, then), follow_symlinks=False)
+
+
+def save_plainly(trial: SaveTrial) -> str:
+    """Save `NEW` in this process, onto the disk as it is; give what the subject raised."""
+    trial.world.subject._pristine = None
+    with trial._beside(NEIGHBOUR):
+        return _raised(trial.world.boot(trial.engine, suggestion=NEW))
+
+
+def damage_of(trial: SaveTrial) -> str:
+    """What is wrong with the plan after a save that a fault has hit, "" if nothing is."""
+    unchanged = trial.is_unchanged
+    before = OLD if trial.start_bytes is not None else None
+    booted = trial.next_boot()
+    if booted.raised is not None:
+        return f"the next {booted}"
+    if booted.applied == NEW and not unchanged:
+        return ""
+    if booted.applied != before:
+        return f"the next boot applied {gib(booted.applied)} for {gib(before)}"
+    return "" if unchanged else "the plan file is no longer what it was"
+
+
+def raise_worst(trial: SaveTrial, offenders: Mapping[str, list[str]], tried: int) -> None:
+    """Raise the first that was found.
+
+    Args:
+        trial: what was tried.
+        offenders: requirement -> what broke it, the gravest requirement first.
+        tried: number of faults.
+
+    Raises:
+        Violation: something was found.
+    """
+    for requirement, found in offenders.items():
+        if found:
+            also = "".join(f"\nalso {offender}" for offender in found[1:4])
+            more = f"\nand {len(found) - 4} more" if len(found) > 4 else ""
+            raise Violation(
+                requirement,
+                f"{trial.setting}, a process saves {gib(NEW)}; {found[0]} "
+                f"({len(found)} of {tried} faults){also}{more}",
+            )

@@ -30,7 +30,7 @@ def _boot_01(history: History, event: Event) -> str | None:
         return None
     if event.result.free < saved.baseline or history.touchers(saved) - {event.key}:
         return None
-    if event.result.applied is None:
+    if not event.result.applied:
         return f"the {short(saved.value)} that the same engine saved were not applied"
     return None
 
@@ -48,7 +48,7 @@ def _boot_03(_: History, event: Event) -> str | None:
     result = event.result
     if result.refused or result.where == "apply" or result.explicit is not None:
         return None
-    if result.applied is not None:
+    if result.applied:
         return None
     wanted = [PROFILE, ESTIMATE, *([CAPTURE] if result.measurable > 0 else [])]
     if result.calls != wanted:
@@ -61,7 +61,7 @@ def _boot_03(_: History, event: Event) -> str | None:
 def _boot_04(_: History, event: Event) -> str | None:
     """A boot that applied rewrites nothing."""
     changed = event.touched | event.litter
-    if event.result.applied is None or not changed:
+    if not event.result.applied or not changed:
         return None
     return f"a boot that applied a plan changed {', '.join(sorted(changed))}"
 
@@ -69,7 +69,7 @@ def _boot_04(_: History, event: Event) -> str | None:
 def _boot_05(_: History, event: Event) -> str | None:
     """Applying leaves the config hash unchanged."""
     before, after = event.result.config_hash
-    if event.result.applied is None or before == after:
+    if not event.result.applied or before == after:
         return None
     return f"applying changed compute_hash() from {before} to {after}"
 
@@ -78,7 +78,7 @@ def _boot_06(history: History, event: Event) -> str | None:
     """A lowered budget is measured anew and kept; raised back, the first plan is used again."""
     result, saved = event.result, event.saved
     lowered = any(utilization > result.utilization for utilization in event.others)
-    if lowered and result.applied is not None and (saved is None or result.needed > result.budget):
+    if lowered and result.applied and (saved is None or result.needed > result.budget):
         needs = short(result.needed)
         return f"a plan of another budget was applied: needs {needs} of {short(result.budget)}"
     if saved is None or not saved.budget_moved or not _may_apply(event):
@@ -88,7 +88,7 @@ def _boot_06(history: History, event: Event) -> str | None:
         toucher is None or toucher[0] != base for toucher in history.touchers(saved)
     ):
         return None
-    if result.applied is None:
+    if not result.applied:
         return f"the {short(saved.value)} saved at this utilization were not used again"
     return None
 
@@ -101,7 +101,8 @@ def _boot_07(_: History, event: Event) -> str | None:
     if result.out_of_memory and result.explicit is None:
         return f"out of memory: needs {short(result.needed)} of {short(result.free)} free"
     applied = result.applied
-    if applied is None or (type(applied) is int and applied in result.legal):
+    # 0 left behind by a refusal is GATE-07's matter.
+    if not applied or (type(applied) is int and applied in result.legal):
         return None
     if not result.legal:
         return "no boot with these inputs had saved anything"

@@ -7,6 +7,7 @@ Children are forks, so that they have everything the test has prepared; they lea
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -21,7 +22,7 @@ from .operation import WRITES, Operation
 from .sequencer import PATIENCE, DeadlockError, Paced, StuckError, direct, waits_seen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from multiprocessing.connection import Connection
 
     from .sequencer import Leg, Played
@@ -49,30 +50,33 @@ class Ending(NamedTuple):
 
 
 def run_together(
-    works: Sequence[Callable[[], object]],
+    preparations: Sequence[Callable[[], Callable[[], object]]],
     *,
     seconds: float,
-    prepare: Callable[[int], object] | None = None,
+    when_ready: Callable[[], object] | None = None,
 ) -> list[Ending]:
-    """Run each of `works` in a process of its own, all at once.
+    """Run several works at once, each in a process of its own.
 
     Args:
-        works: what to run; what they return must survive a pickle.
+        preparations: one for each process; it is called there before any of them begins to work,
+            and returns the work. What the work returns must survive a pickle.
         seconds: how long all of it may take, preparation included.
-        prepare: called in each child, with its number, before any of them begins to work.
+        when_ready: called here once all are ready, just before they begin to work.
     """
     deadline = time.monotonic() + seconds
     gate, opener = os.pipe()
     ready, announce = os.pipe()
     children: list[_Child] = []
     try:
-        for number, work in enumerate(works):
-            children.append(_Child(number, work, prepare, (gate, opener, announce)))
+        for prepare in preparations:
+            children.append(_Child(prepare, (gate, opener, announce)))  # noqa: PERF401  # one by one, so that `finally` knows each
         os.close(announce)
         announce = -1
         missing = len(children)
         while missing > 0 and _readable(ready, deadline):
             missing -= len(os.read(ready, missing)) or missing
+        if when_ready is not None:
+            when_ready()
         os.close(opener)
         opener = -1
         return [child.ending(deadline) for child in children]
@@ -89,11 +93,7 @@ class _Child:
     """One process of many."""
 
     def __init__(
-        self,
-        number: int,
-        work: Callable[[], object],
-        prepare: Callable[[int], object] | None,
-        pipes: tuple[int, int, int],
+        self, prepare: Callable[[], Callable[[], object]], pipes: tuple[int, int, int]
     ) -> None:
         self._reading, writing = os.pipe()
         self._status: int | None = None
@@ -103,8 +103,7 @@ class _Child:
 
             def all_of_it() -> object:
                 os.close(opener)
-                if prepare is not None:
-                    prepare(number)
+                work = prepare()
                 os.write(announce, b".")
                 os.close(announce)
                 os.read(gate, 1)
@@ -161,25 +160,40 @@ def _be_child(writing: int, work: Callable[[], object]) -> None:
 
 
 @final
-class Doom(Observer):
-    """Ends this process by SIGKILL in the midst of its n-th operation below a folder.
+class Jostled(Observer):
+    """Lets other processes go first at each operation below a folder; may end by SIGKILL in one.
 
     Args:
         root: the folder.
-        n: which operation, from 1.
+        passing: called before each operation, with its number from 0 since the counting began.
+
+    Attributes:
+        fatal: number of the operation in which it ends, -1 if there is no end.
     """
 
     strict = False
 
-    def __init__(self, root: str | os.PathLike[str], n: int) -> None:
-        """A process that lives until then."""
+    def __init__(
+        self, root: str | os.PathLike[str], passing: Callable[[int], object]
+    ) -> None:
+        """A process that does not count yet."""
         super().__init__(root)
-        self._left = n
+        self.fatal = -1
+        self._passing = passing
+        self._count: Iterator[int] | None = None
+
+    def begin(self) -> None:
+        """Count from here on."""
+        self._count = itertools.count()
 
     def operate(self, operation: Operation, perform: Callable[[], Result]) -> Result:
-        """Half of a write happens before the end, nothing of anything else."""
-        self._left -= 1
-        if self._left == 0:
+        """Half of a fatal write happens, and nothing of any other fatal operation."""
+        if self._count is None:
+            return perform()
+        number = next(self._count)
+        self._passing(number)
+        os.sched_yield()
+        if number == self.fatal:
             if operation.name in WRITES:
                 operation.data = operation.data[: len(operation.data) // 2]
                 perform()
@@ -293,6 +307,10 @@ class _Inside(Paced):
     ) -> None:
         fresh, self._sent = self.operations[self._sent :], len(self.operations)
         where = None if stop is None else _facts(stop)
+        try:
+            pickle.dumps(error)
+        except Exception:
+            error = RuntimeError(f"{type(error).__name__}: {error}")
         self._connection.send(([_facts(found) for found in fresh], where, ended, error))
 
     def _listen(self) -> None:

@@ -4,6 +4,9 @@
 Every process is real and a fork of this one, so that the kernel decides who acts when. What is laid
 down is how much each of them does, which values each saves, and at which of its operations a doomed
 one dies: these come from a seed. What is demanded holds in whatever order the kernel chooses.
+
+Somewhere in each of its saves, each time at another operation, a saver calls for a reader, and lets
+it go first. So readers are there while saves are going on, however fast either is.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self, final
 from unittest import mock
 
 from .boot import gib
-from .race_child import Doom, run_together
+from .race_child import Jostled, run_together
 from .races import A_NEIGHBOUR, LONG, OLD, ONE_PID, SHORT, SavingBoot
 from .faults import recording
 from .reader import Reader, plain_engine
@@ -42,15 +45,13 @@ class Size(NamedTuple):
     Attributes:
         savers: processes that save.
         saves: saves of each.
-        readers: processes that read.
-        looks: look-ups of each.
+        readers: processes that read, as often as they are called for, and once at the end.
         doomed: how many of the savers are killed in the midst of an operation.
     """
 
     savers: int = 16
     saves: int = 30
     readers: int = 8
-    looks: int = 60
     doomed: int = 5
 
 
@@ -115,7 +116,7 @@ class Crowd:
         there = f"a plan of {gib(OLD)} is there" if over_old else "no plan is there"
         self.setting = (
             f"{there}; {size.savers} processes {ids} save {size.saves} times each, {size.doomed} of "
-            f"them are killed (seed {seed}); {size.readers} read {size.looks} times each"
+            f"them are killed (seed {seed}); {size.readers} read meanwhile"
         )
 
     def __enter__(self) -> Self:
@@ -152,13 +153,21 @@ class Crowd:
         size = self._size
         doomed = self._random.sample(range(size.savers), size.doomed)
         # Not in the last third, so that others save after each death.
-        last = max(1, self._operations * size.saves * 2 // 3)
-        dooms = {number: self._random.randint(1, last) for number in doomed}
-        works = [
-            *(self._saver(number, dooms.get(number, 0)) for number in range(size.savers)),
-            *([self._read] * size.readers),
-        ]
-        endings = run_together(works, seconds=SECONDS)
+        last = self._operations * self._saves * 2 // 3
+        dooms = {number: self._random.randint(0, last) for number in doomed}
+        calls, caller = os.pipe()
+        try:
+            endings = run_together(
+                [
+                    *(self._saver(n, dooms.get(n, -1), caller) for n in range(size.savers)),
+                    *([self._reading(calls, caller)] * size.readers),
+                ],
+                seconds=SECONDS,
+                # Readers end when the last saver has gone, which they see only if no other holds on.
+                when_ready=lambda: os.close(caller),
+            )
+        finally:
+            os.close(calls)
         return self._summary(endings, frozenset(dooms))
 
     def last_words(self) -> str:
@@ -169,8 +178,8 @@ class Crowd:
         return ""
 
     def save_once_more(self) -> None:
-        """Let one more boot save in peace."""
-        self._saving(SHORT + 1)()
+        """Let one more boot save in peace, with less memory free than all before it."""
+        self._boot(SHORT + 1, 2 * A_NEIGHBOUR).save()
 
     def leftovers(self) -> list[str]:
         """Paths of everything in the plan folder but the plan, sorted."""
@@ -178,11 +187,15 @@ class Crowd:
         return [os.path.join(folder, name) for name in self._world.files() if name != self._plan]
 
     def _begin(self) -> None:
-        trace = recording(self._root)
-        save = self._saving(OLD, neighbour=0)
-        with trace:
-            save()
-        self._operations = max(1, len(trace.operations))
+        boot = self._boot(OLD, neighbour=0)
+        first, again = recording(self._root), recording(self._root)
+        with first:
+            boot.save()
+        with again:
+            boot.save()
+        # A subject may refuse to save twice for one boot; then each saver saves once.
+        self._operations = max(1, len((again if again.operations else first).operations))
+        self._saves = self._size.saves if again.operations else 1
         found = self._reader.look()
         plans = self._world.plans()
         if found.applied != OLD or len(plans) != 1:
@@ -191,10 +204,10 @@ class Crowd:
         if not self._over_old:
             os.unlink(plans[0])
 
-    def _saving(self, value: int, neighbour: int = A_NEIGHBOUR) -> Callable[[], None]:
+    def _boot(self, value: int, neighbour: int = A_NEIGHBOUR) -> SavingBoot:
         boot = SavingBoot(self._world, self._engine, value, neighbour)
         boot.get_ready()
-        return boot.save
+        return boot
 
     def _values(self, number: int) -> range:
         """The values that one saver saves; long and short ones take turns among savers."""
@@ -205,34 +218,75 @@ class Crowd:
         values = itertools.chain.from_iterable(map(self._values, range(self._size.savers)))
         return frozenset((*values, OLD) if self._over_old else values)
 
-    def _saver(self, number: int, doom: int) -> Callable[[], Seen]:
-        """A saver as one call; `doom` is the operation in which it dies, 0 if it lives."""
+    def _saver(self, number: int, fatal: int, caller: int) -> Callable[[], Callable[[], Seen]]:
+        """A saver that gets ready; it dies in its operation `fatal`, -1 if it lives."""
 
-        def work() -> Seen:
-            made = 0
-            with Doom(self._root, doom) if doom else contextlib.nullcontext():
-                for save in [self._saving(value) for value in self._values(number)]:
+        def call(passed: int) -> None:
+            if passed % (self._operations + 1) == number % self._operations:
+                os.write(caller, b".")
+
+        def get_ready() -> Callable[[], Seen]:
+            # Its modules are executed within, so that all of their operations are seen.
+            self._world.subject._pristine = None
+            jostled = Jostled(self._root, call).__enter__()
+            jostled.fatal = fatal
+            boot = self._boot(OLD)
+
+            def work() -> Seen:
+                jostled.begin()
+                for made, boot.value in enumerate(self._values(number)):
                     try:
-                        save()
+                        boot.save()
                     except Exception as error:
                         return Seen(made, 0, f"a save raised {type(error).__name__}: {error}")
-                    made += 1
-            return Seen(made, 0, "")
+                return Seen(self._size.saves, 0, "")
 
-        return work
+            return work
 
-    def _read(self) -> Seen:
-        legal, hits, seen = self._legal(), 0, self._over_old
-        for made in range(self._size.looks):
-            reading = self._reader.look()
-            if reading.raised is not None:
-                return Seen(made, hits, str(reading))
-            if reading.applied is None:
-                if seen:
-                    return Seen(made, hits, "a reader that had seen a plan found none")
-            elif reading.applied not in legal:
-                return Seen(made, hits, f"{reading}, which nobody saves")
+        return get_ready
+
+    def _reading(self, calls: int, caller: int) -> Callable[[], Callable[[], Seen]]:
+        """A reader that gets ready."""
+        legal = self._legal()
+
+        def work() -> Seen:
+            looks, hits, seen = 0, 0, self._over_old
+            called = True
+            while called:
+                called = bool(os.read(calls, 1))
+                reading = self._reader.look()
+                looks += 1
+                if reading.raised is not None:
+                    return Seen(looks, hits, str(reading))
+                if reading.applied is None and seen:
+                    return Seen(looks, hits, "a reader found no plan where one had been before")
+                if reading.applied is not None:
+                    seen, hits = True, hits + 1
+                    if reading.applied not in legal:
+                        return Seen(looks, hits, f"{reading} to a reader, and nobody saves that")
+            return Seen(looks, hits, "")
+
+        def get_ready() -> Callable[[], Seen]:
+            os.close(caller)
+            self._reader.look()
+            return work
+
+        return get_ready
+
+    def _summary(self, endings: list[Ending], doomed: frozenset[int]) -> Crowded:
+        rounds = kills = hits = 0
+        trouble = []
+        for number, ending in enumerate(endings):
+            who = f"saver {number}" if number < self._size.savers else f"a reader ({number})"
+            if ending.hung:
+                trouble.append(f"{who} had not ended after {SECONDS:g} s")
+            elif ending.killed and number in doomed:
+                kills += 1
+            elif ending.killed or ending.error:
+                how = f"ended by signal {ending.killed}" if ending.killed else ending.error
+                trouble.append(f"{who}: {how}")
             else:
-                hits += 1
-                seen = True
-        return Seen(self._size.looks, hits, "")
+                rounds, hits = rounds + ending.value.rounds, hits + ending.value.hits
+                if ending.value.trouble:
+                    trouble.append(ending.value.trouble)
+        return Crowded(rounds, kills, hits, tuple(trouble))

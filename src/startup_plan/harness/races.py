@@ -119,7 +119,7 @@ class SavingBoot:
         self._world.simulation.log, self._world.simulation.queries = [], []
 
     def save(self) -> None:
-        """Let the subject save."""
+        """Let the subject save; once more if it is called again."""
         self._module.maybe_save_startup_plan(self._worker, self.value)
 
     @contextlib.contextmanager
@@ -181,7 +181,8 @@ class TwoSavers:
         self._stage = Stage(self.root)
         self._over_old = over_old
         self._start: dict[str, bytes] = {}
-        self._known: dict[tuple[bytes, ...], Traits] = {}
+        self._known: dict[object, Traits] = {}
+        self._read: dict[object, Reading] = {}
         self._alone: tuple[Traits, ...] = ()
         self._pids, self._pid = pids, _ELSEWHERE
         self._exit = contextlib.ExitStack()
@@ -269,9 +270,12 @@ class TwoSavers:
         return act
 
     def look(self) -> Reading:
-        """Boot with all memory free."""
+        """Boot with all memory free; what has been read from the same disk before is known."""
         self._pid = _ELSEWHERE
-        return self._whole.look()
+        disk = self._disk()
+        if disk not in self._read:
+            self._read[disk] = self._whole.look()
+        return self._read[disk]
 
     def traits(self) -> Traits:
         """Whose plan lies there, and whether it is the whole of it.
@@ -279,14 +283,14 @@ class TwoSavers:
         Raises:
             Violation: a look-up raised.
         """
-        contents = tuple(sorted(_files(self._world.cache_root).values()))
-        if contents not in self._known:
+        disk = self._disk()
+        if disk not in self._known:
             looks = self.look(), self._between.look()
             for reading in looks:
                 if reading.raised is not None:
                     raise Violation(None, f"two savers met; then {reading}")
-            self._known[contents] = (looks[0].applied, looks[1].applied)
-        return self._known[contents]
+            self._known[disk] = (looks[0].applied, looks[1].applied)
+        return self._known[disk]
 
     def wrong(self, met: Met) -> str:
         """What is wrong with the outcome, "" if nothing is."""
@@ -303,12 +307,17 @@ class TwoSavers:
             "the file is not the whole plan of A, nor that of B"
         )
 
-    def tell(self, met: Met, legs: Sequence[Leg], end: str) -> str:
-        """The story of a meeting."""
+    def tell(self, met: Met, legs: Sequence[Leg], end: str, first: int = 0) -> str:
+        """The story of a meeting, told by `legs`, of which the first was leg number `first`."""
         pids = "with one process id" if len(set(self._pids)) == 1 else "with two process ids"
         parts = [f"{self.setting}; A saves {gib(self.boots[0].value)} and B "
                  f"{gib(self.boots[1].value)}, {pids}"]  # fmt: skip
-        for leg, stop in zip(legs, met.played.stops, strict=True):
+        ended = set()
+        for leg, stop in zip(legs, met.played.stops[first:], strict=False):
+            if leg.player in ended:
+                continue
+            if stop is None:
+                ended.add(leg.player)
             where = "came to its end" if stop is None else f"stopped before {self.describe(stop)}"
             parts.append(f"{_NAMES[leg.player]} {where}")
         return "; ".join([*parts, end])
@@ -348,6 +357,12 @@ class TwoSavers:
         self.get_ready()
         self.act_as(1)()
         return self.traits()
+
+    def _disk(self) -> object:
+        """What lies there, whatever names temporary files have."""
+        files, plans = _files(self._world.cache_root), set(self._world.plans())
+        others = sorted(data for path, data in files.items() if path not in plans)
+        return tuple(others), tuple((path, files.get(path)) for path in sorted(plans))
 
     def _step_in(self, number: int) -> None:
         self._pid = self._pids[number]

@@ -7,7 +7,7 @@ from typing import final
 
 
 @final
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818  # the word that reports use
     """A subject broke a requirement.
 
     Args:

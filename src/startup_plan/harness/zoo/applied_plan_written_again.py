@@ -8,12 +8,11 @@ from startup_plan.harness.zoo import seed
 seed(
     globals(),
     (
-        "        self.settled = True\n        return verdict\n",
+        '        return kv_bytes, f"applied:',
         (
-            "        self.settled = True\n"
             "        with contextlib.suppress(Exception):\n"
-            "            _publish(self.path, _read(self.path))\n"
-            "        return verdict\n"
+            "            _publish(self.path, _encode(self.key, kv_bytes, baseline, weights))\n"
+            '        return kv_bytes, f"applied:'
         ),
     ),
 )

@@ -11,8 +11,7 @@ seed(
         "        worker.cache_config.kv_cache_memory_bytes = kv_bytes\n",
         (
             "        worker.cache_config.kv_cache_memory_bytes = kv_bytes\n"
-            "        worker.cache_config.kv_cache_layout = "
-            'worker.cache_config.kv_cache_layout or "NHD"\n'
+            '        worker.vllm_config.additional_config = {"startup_plan": self.key}\n'
         ),
     ),
 )

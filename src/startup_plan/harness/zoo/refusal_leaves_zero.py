@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A seeded fault: a refused plan leaves 0 in the configuration."""
+"""A seeded fault: a plan that is refused for heavier weights leaves 0 behind."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from startup_plan.harness.zoo import seed
 seed(
     globals(),
     (
-        "        if kv_bytes is None:\n            return verdict\n",
-        (
-            "        if kv_bytes is None:\n"
-            '            if verdict.startswith("refused"):\n'
-            "                worker.cache_config.kv_cache_memory_bytes = 0\n"
-            "            return verdict\n"
-        ),
+        '            return None, f"refused: weights take',
+        '            return 0, f"refused: weights take',
     ),
 )

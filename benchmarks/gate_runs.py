@@ -41,7 +41,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    seconds, verdicts, last = [], set(), {}
+    seconds: list[float] = []
+    verdicts: set[tuple[Any, ...]] = set()
+    last: dict[str, Any] = {}
     for _ in range(options.runs):
         taken, last = run(options.subject, ["--quick"] if options.quick else [])
         seconds.append(taken)

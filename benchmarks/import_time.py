@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `import startup_plan` adds to a bare interpreter, in milliseconds, and what it drags in.
 
-    python benchmarks/import_time.py
+python benchmarks/import_time.py
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ import os
 import sys
 import tempfile
 import time
-
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 def plain_boots(name: str, seconds: float = 3.0) -> dict[str, float]:
     """Boots a second that apply a plan, and that measure and save one."""
     subject = load_subject(name)
-    rates = {}
+    rates: dict[str, float] = {}
     with tempfile.TemporaryDirectory(dir=fastest_folder()) as root, World(subject, root) as world:
         engine = Engine()
         world.boot(engine)

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.needs("ptrace")
 
 SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
-ONE_OF: Final = 3
-"""Shares into which the errors are split, so that workers can divide them."""
+SHARES: Final = 4
+"""Parts into which the system calls of a save are divided, so that workers can divide them."""
 
 OVER_AN_HOUR: Final = 3660
 """Seconds."""
 
 
 @SETTINGS
-@pytest.mark.parametrize("share", range(ONE_OF))
+@pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.requirement("SAVE-01", "SAVE-02", "SAVE-03")
 def test_a_failing_system_call_costs_only_the_new_plan(
     world: World, tally: Tally, over_old: bool, share: int
@@ -37,8 +37,9 @@ def test_a_failing_system_call_costs_only_the_new_plan(
     """Whichever system call fails: nothing is raised, the old plan stays, nothing else is left."""
     offenders: dict[str, list[str]] = {"SAVE-01": [], "SAVE-02": [], "SAVE-03": []}
     kernel, fired = KernelSave(SaveTrial(world, over_old=over_old)), 0
-    for error in errors()[share::ONE_OF]:
-        for blow in kernel.failed(error):
+    calls = slice(share, None, SHARES)
+    for error in errors():
+        for blow in kernel.failed(error, calls):
             fired += 1
             left = kernel.trial.leftovers()
             if blow.raised:
@@ -50,7 +51,7 @@ def test_a_failing_system_call_costs_only_the_new_plan(
     tally(faults_fired=fired, boots=world.boots)
 
     raise_worst(kernel.trial, offenders, fired)
-    assert fired == len(errors()[share::ONE_OF]) * len(kernel.clean.calls)
+    assert fired == len(errors()) * len(kernel.clean.calls[calls])
 
 
 @SETTINGS

@@ -31,8 +31,9 @@ LIMITS: Final = {
     "truncations": 20_000,
     "bit flips": 40_000,
     "byte substitutions": 40_000,
-    "tails": 4_000,
-    "blocks": 3_000,
+    "numbers": 3_000,
+    "tails": 3_000,
+    "blocks": 2_000,
 }
 """Up to so many variants, every one is tried; for bit flips that is a plan of 5000 bytes."""
 

@@ -33,7 +33,7 @@ def test_no_failing_operation_makes_a_save_raise(
         for attempt in trial.failed(names, persistent=persistent, after_effect=after_effect):
             tried += 1
             if (raised := attempt.result.raised) is not None:
-                offenders.append(f"{attempt.label}: the save raised {_brief(raised)}")
+                offenders.append(f"{attempt.label}: the save raised {trial.brief(raised)}")
     tally(faults=tried, boots=world.boots)
 
     if offenders:
@@ -49,7 +49,7 @@ def test_a_full_disk_does_not_make_a_save_raise(world: World, tally: Tally, over
     for attempt in trial.failed(("ENOSPC", "EDQUOT"), persistent=True, matching=_takes_space):
         tried += 1
         if (raised := attempt.result.raised) is not None:
-            offenders.append(f"{attempt.label}: the save raised {_brief(raised)}")
+            offenders.append(f"{attempt.label}: the save raised {trial.brief(raised)}")
     tally(faults=tried, boots=world.boots)
 
     if offenders:
@@ -140,10 +140,6 @@ def _damage(trial: SaveTrial) -> str:
         return ""
     state = "was changed" if there else "is gone"
     return f"the plan file {state}, and the next boot applied {gib(applied)}"
-
-
-def _brief(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:120]
 
 
 def _story(trial: SaveTrial, offenders: list[str], tried: int) -> str:

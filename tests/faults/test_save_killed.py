@@ -36,7 +36,11 @@ def test_what_a_killed_save_leaves_is_never_read_as_a_plan(
         booted = trial.next_boot()
         legal = (OLD if over_old else None,) if unchanged else (NEW, None)
         if booted.raised is not None or booted.applied not in legal:
-            came = f"raised {booted.raised!r}" if booted.raised else f"applied {booted.applied}"
+            came = (
+                f"raised {trial.brief(booted.raised)}"
+                if booted.raised
+                else f"applied {booted.applied}"
+            )
             raise Violation(
                 "SAVE-03",
                 f"{trial.setting}, the save of {gib(NEW)} was {attempt.label}; the plan file is "

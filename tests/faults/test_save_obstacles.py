@@ -80,14 +80,14 @@ def test_an_obstacle_costs_only_the_plan(
     put_up(trial)
     before = _names(trial.root)
     result = trial.save(again=False)
-    new = sorted(_names(trial.root) - before - {trial.plan})
+    new = _names(trial.root) - before
     tally(boots=world.boots)
 
-    head = f"there is {put_up.__name__.strip('_').replace('_', ' ')}; {gib(NEW)} are saved"
+    head = f"in the way: {put_up.__name__.strip('_').replace('_', ' ')}; {gib(NEW)} are saved"
     if result.raised is not None and result.where == "save":
-        raise Violation("SAVE-01", f"{head}; the save raised {result.raised!r}")
-    # A save that went well under another name of the cache root has left its plan there.
-    litter = [name for name in new if os.path.basename(name) != os.path.basename(trial.plan)]
+        raise Violation("SAVE-01", f"{head}; the save raised {trial.brief(result.raised)}")
+    # A save that went well under another name of the cache root has left its files there.
+    litter = [name for name in new if os.path.basename(name) not in trial.lasting_names]
     if litter:
         raise Violation("SAVE-03", f"{head}; {len(litter)} temporary file was left")
 

@@ -40,7 +40,9 @@ def test_what_fails_after_the_plan_is_in_place_is_no_failure(
                 break
             tried += 1
             if result.raised is not None:
-                raise Violation("SAVE-10", _story(trial, name, fault, f"it raised {result.raised}"))
+                raise Violation(
+                    "SAVE-10", _story(trial, name, fault, f"it raised {trial.brief(result.raised)}")
+                )
             if line := trial.told_of_failure():
                 raise Violation("SAVE-10", _story(trial, name, fault, f'it logged "{line}"'))
             if (applied := trial.next_boot().applied) != NEW:

@@ -126,7 +126,7 @@ class Pair:
         """What is wrong after the meeting, "" if nothing is."""
         for name, result in (("A", met.a), ("B", met.b)):
             if result.raised is not None:
-                return f"{name}'s save raised {type(result.raised).__name__}: {result.raised}"
+                return f"{name}'s save raised {self.trial.brief(result.raised)}"
         traits = self._traits()
         unharmed = met.b_trace.fired and traits == self._before
         if unharmed or traits in {self._of_a, self._of_b}:

@@ -176,7 +176,7 @@ def _check_stored(trial: SaveTrial, name: str, value: object) -> None:
     raised = _save(trial, value)
     applied = trial.next_boot().applied
     if applied != NEW or type(applied) is not int:
-        end = f"raised {type(raised).__name__}: {raised}" if raised else "returned"
+        end = f"raised {trial.brief(raised)}" if raised else "returned"
         raise Violation(
             "SAVE-09",
             f"{trial.setting}; {name} of {gib(NEW)} was handed over; the save {end}; the next boot "

@@ -15,7 +15,13 @@ import pytest
 from startup_plan import cli
 from startup_plan.harness import zoo_run
 from startup_plan.harness.zoo import ZooEntry, load_catalogue
-from startup_plan.harness.zoo_run import Verdict, ZooInterruptedError, judge, run_zoo
+from startup_plan.harness.zoo_run import (
+    Verdict,
+    ZooInterruptedError,
+    ids_near,
+    judge,
+    run_zoo,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,6 +98,15 @@ def test_fault_is_caught_only_by_what_it_names(
 def test_correct_subject_must_hold(tmp_path: Path, statuses: dict[str, str], outcome: str) -> None:
     """What is correct breaks nothing, and a run that judged nothing does not show that."""
     assert judge(entry(tmp_path, "correct"), report(**statuses)).outcome == outcome
+
+
+def test_near_is_the_family_with_boot_and_the_consequences(tmp_path: Path) -> None:
+    """`--near` judges a fault where it can show, and what is correct by everything."""
+    near = ids_near(entry(tmp_path, consequences=("GATE-08",)))
+
+    assert {id_.partition("-")[0] for id_ in near} == {"KEY", "BOOT", "GATE"}
+    assert [id_ for id_ in near if id_.startswith("GATE")] == ["GATE-08"]
+    assert ids_near(entry(tmp_path, "correct")) == ()
 
 
 def test_gate_that_fails_proves_nothing(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_fault_is_caught_by_the_requirement_it_names(fault: ZooEntry) -> None:
     """The tests of the requirement that a fault names fail on it, with a story."""
     (verdict,) = run_zoo([fault], only=lambda entry: [str(entry.requirement)])
 
-    assert (verdict.violated, verdict.trouble) == ((fault.requirement,), "")
+    assert (verdict.outcome, verdict.elsewhere, verdict.trouble) == ("caught", (), "")
     assert verdict.story_of(fault.requirement)
 
 

@@ -166,7 +166,9 @@ def test_without_identity_there_is_no_plan(
         raise Violation("KEY-17", f"{head}, and the plan of another boot was {done}: {kept}")
     if not _reasons(alone) - _reasons(plain):
         said = sorted(_reasons(alone))
-        raise Violation("KEY-17", f"{head}, and no line of the log says why there is no plan: {said}")
+        raise Violation(
+            "KEY-17", f"{head}, and no line of the log says why there is no plan: {said}"
+        )
 
 
 @pytest.mark.requirement("KEY-17")

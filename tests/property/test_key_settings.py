@@ -171,7 +171,7 @@ def _add_field(engine: Engine, path: str, value: int) -> None:
     base = type(section)
     later = dataclasses.make_dataclass(base.__name__, [(_LATER_FIELD, int, 0)], bases=(base,))
     later.__module__, later.__qualname__ = base.__module__, base.__qualname__
-    grown = object.__new__(later)
+    grown: Any = object.__new__(later)
     vars(grown).update(vars(section), **{_LATER_FIELD: value})
     if not path:
         engine.config = grown
@@ -232,7 +232,12 @@ def test_variables_of_a_later_release_are_in(
     world: World, tally: Tally, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A variable that a later vLLM registers and that no list can know yet moves the key."""
-    row = {"name": _LATER_VARIABLE, "kind": "int", "default": "0", "alternates": ["2"]}
+    row: dict[str, Any] = {
+        "name": _LATER_VARIABLE,
+        "kind": "int",
+        "default": "0",
+        "alternates": ["2"],
+    }
     row |= {"hashed": False, "in_compile_factors": True, "moves": True, "size": "big", "source": ""}
     monkeypatch.setitem(vllm_stubs._REGISTERED, _LATER_VARIABLE, vllm_configs.Variable(row))
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SEED: Final = 20260
 _TOKEN: Final = re.compile(rb"([A-Za-z0-9_.+-]+)")
+_NUMBER: Final = re.compile(rb"(?<![A-Za-z0-9.])[1-9][0-9]{4,18}(?![A-Za-z0-9.])")
 _DIGITS: Final = b"0123456789"
 _LOUD: Final = b"-.eE+ \n\"',:{}[]\x00\x7f\x80\xff"
 """Bytes that end, negate, scale or break a number or a text."""
@@ -154,6 +155,37 @@ def blocks(data: bytes, limit: int) -> Iterator[Variant]:
                 yield Variant(f"{what} exchanged with the next", head + swapped)
 
 
+def numbers(data: bytes, limit: int) -> Iterator[Variant]:
+    """Other digits of one number, in ways that a weak checksum does not notice.
+
+    Of every number of five digits or more: two digits exchanged, one digit raised and another
+    lowered by as much, and other numbers of as many digits, drawn until the limit is reached.
+    """
+    dice = random.Random(_SEED)  # noqa: S311  # a sample, not a secret
+    found = list(_NUMBER.finditer(data))
+    for match in found:
+        digits, place = match[0].decode(), match.start()
+        changed = {*_rearranged(digits)}
+        share = limit // len(found)
+        while len(changed) < share:
+            changed.add(str(dice.randrange(10 ** (len(digits) - 1), 10 ** len(digits))))
+        for other in itertools.islice(sorted(changed - {digits}), share):
+            bad = data[:place] + other.encode() + data[match.end() :]
+            yield Variant(f"the number {digits} at byte {place} changed to {other}", bad)
+
+
+def _rearranged(digits: str) -> Iterator[str]:
+    for one, two in itertools.permutations(range(len(digits)), 2):
+        changed = list(digits)
+        if one < two:
+            changed[one], changed[two] = changed[two], changed[one]
+            yield "".join(changed)
+        changed = list(digits)
+        if changed[one] < "9" and changed[two] > "0":
+            changed[one], changed[two] = str(int(changed[one]) + 1), str(int(changed[two]) - 1)
+            yield "".join(changed)
+
+
 def splices(left: bytes, right: bytes, limit: int) -> Iterator[Variant]:
     """Plans put together from two plans; never one of the two itself.
 
@@ -201,7 +233,8 @@ class Damage(NamedTuple):
 
     Attributes:
         variants: bytes and limit -> the variants.
-        per_byte: how many variants there are for each byte, at most.
+        per_byte: how many variants there are for each byte, at most; beyond any limit where they
+            are always a sample.
     """
 
     variants: Callable[[bytes, int], Iterator[Variant]]
@@ -216,6 +249,7 @@ DAMAGE: Final = {
     "truncations": Damage(truncations, 2),
     "bit flips": Damage(bit_flips, 8),
     "byte substitutions": Damage(substitutions, 255),
+    "numbers": Damage(numbers, 1_000_000),
     "tails": Damage(tails, 4),
     "blocks": Damage(blocks, 6),
 }

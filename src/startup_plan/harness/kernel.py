@@ -132,7 +132,8 @@ def _wait_until_held(child: int, reading: int) -> None:
     if _poll(reading, time.monotonic() + SECONDS):
         message = os.read(reading, 1)
         if message == kernel_child.HELD:
-            os.waitpid(child, os.WUNTRACED)
+            # Only looked at, so that the child stays to be collected at the end.
+            os.waitid(os.P_PID, child, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
             return
         if message:
             raised, value = pickle.loads(message + _read_all(reading))  # noqa: S301  # our own child

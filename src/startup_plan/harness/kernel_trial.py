@@ -74,9 +74,9 @@ class KernelSave:
         if not self.clean.calls or trial.is_unchanged:
             raise Violation(None, f"{trial.setting}; without any fault, nothing was stored")
 
-    def failed(self, error: str) -> Iterator[Blow]:
-        """Save with the first system call failing, then with the second, and so on."""
-        for number, call in enumerate(self.clean.calls, 1):
+    def failed(self, error: str, calls: slice) -> Iterator[Blow]:
+        """Save with each of some system calls failing in turn."""
+        for number, call in list(enumerate(self.clean.calls, 1))[calls]:
             what = f"{call.name} of {self._describe(call)} (call {number})"
             yield self._hit(Fault(call, error), f"{error} of {what}")
 

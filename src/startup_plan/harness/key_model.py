@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the contract says about the key of an engine whose inputs are known by name.
 
-An input is named by its kind and, where there are many of a kind, by which one it is: `utilization`,
-`setting cache_config.block_size`, `other-device name`. Inputs are of three sorts. Where one that
-*must* count differs, keys differ. While one that *may* count differs, nothing is said. Where only
-inputs that *must not* count differ, keys are equal.
+An input is named by its kind and, where there are many of a kind, by which one it is:
+`utilization`, `setting cache_config.block_size`, `other-device name`. Inputs are of three sorts.
+Where one that *must* count differs, keys differ. While one that *may* count differs, nothing is
+said. Where only inputs that *must not* count differ, keys are equal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .engine import UTILIZATION
 from .simulation import GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from .vllm_configs import Setting
@@ -52,20 +52,13 @@ MUST_NOT: Final[Mapping[str, str]] = {
 """Kind of an input that must not count -> the requirement that says so."""
 
 _ROOM: Final = 16384 * GIB
-WORLD_SIZES: Final = (4, 5, 8)
-RANKS: Final = range(4)
-TRAITS: Final[Mapping[str, tuple[Any, ...]]] = {
+_WORLD_SIZE: Final = 4
+_REPLICA_FIELDS: Final = ("data_parallel_rank", "data_parallel_index", "data_parallel_rank_local")
+_TRAITS: Final[Mapping[str, tuple[Any, ...]]] = {
     "name": ("Simulated H200", "Simulated B200"),
     "total": (_ROOM, _ROOM + 1, _ROOM + GIB),
     "capability": ((9, 0), (10, 0), None),
 }
-VERSIONS: Final[Mapping[str, tuple[str | None, ...]]] = {
-    "vllm": ("0.33.0", "0.33.1"),
-    "torch": ("2.13.0", "2.13.1"),
-    "cuda": ("13.0", "12.9", None),
-    "hip": (None, "7.0", "7.1"),
-}
-_REPLICA_FIELDS: Final = ("data_parallel_rank", "data_parallel_index", "data_parallel_rank_local")
 
 
 def _leaves(found: Iterable[Setting]) -> list[tuple[str, Any]]:
@@ -80,7 +73,7 @@ def _leaves(found: Iterable[Setting]) -> list[tuple[str, Any]]:
     ]
 
 
-SETTINGS: Final[Mapping[str, list[tuple[str, Any]]]] = {
+_SETTINGS: Final[Mapping[str, list[tuple[str, Any]]]] = {
     "setting": _leaves(keys.moving_settings()),
     "idle": _leaves(keys.idle_settings()),
     "start": _leaves(map(vllm_configs.setting, keys.PROCESS_LOCAL)),
@@ -90,9 +83,7 @@ SETTINGS: Final[Mapping[str, list[tuple[str, Any]]]] = {
         if setting.moves is None or (setting.moves is False and setting.hashed)
     ),
 }
-"""Kind -> (path, value) of its settings; undecided are those that the config hash alone decides."""
-
-VARIABLES: Final[Mapping[str, list[tuple[str, str | None]]]] = {
+_VARIABLES: Final[Mapping[str, list[tuple[str, str | None]]]] = {
     "variable": [
         (variable.name, text)
         for variable in (*vllm_configs.VARIABLES, *vllm_configs.EXTRA_VARIABLES)
@@ -108,33 +99,51 @@ VARIABLES: Final[Mapping[str, list[tuple[str, str | None]]]] = {
         (name, text) for name in ("POD_NAME", "VLLM_PORT") for text in (None, "5555", "6666")
     ],
 }
-"""Kind -> (name, text) of its environment variables."""
-
-_FIRST: Final[Mapping[str, Any]] = {
-    "rank": RANKS[0],
-    "world-size": WORLD_SIZES[0],
-    "replica": 0,
-    "schema": 1,
-    "hash": None,
-    "order": 0,
+_OTHERS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "utilization": (vllm_configs.setting(UTILIZATION).default, 0.5, 0.8, 0.800001, 1.0, 1),
+    "rank": tuple(range(_WORLD_SIZE)),
+    "world-size": (_WORLD_SIZE, 5, 8),
+    "replica": (0, 1, 2, 3),
+    "schema": (1, 2, 3),
+    "hash": (None, "a" * 10, "b" * 10),
+    "order": (0, 1),
+    "vllm": ("0.33.0", "0.33.1"),
+    "runtime torch": ("2.13.0", "2.13.1"),
+    "runtime cuda": ("13.0", "12.9", None),
+    "runtime hip": (None, "7.0", "7.1"),
+    **{f"{kind} {name}": _TRAITS[name] for kind in ("device", "other-device") for name in _TRAITS},
 }
+"""Input -> its values, the usual one first."""
+
+CHANGES: Final[Mapping[str, Sequence[tuple[str, Any]]]] = {
+    **{
+        kind: [(f"{kind} {name}", value) for name, value in choices]
+        for kind, choices in (*_SETTINGS.items(), *_VARIABLES.items())
+    },
+    **{
+        kind: [
+            (name, value)
+            for name, values in _OTHERS.items()
+            if name.partition(" ")[0] == kind
+            for value in values
+        ]
+        for kind in {name.partition(" ")[0]: None for name in _OTHERS}
+    },
+}
+"""Kind -> the inputs of that kind, each with every value that it can be given.
+
+A setting that is `undecided` may count, and does as far as the config hash sees it.
+"""
+
 _FIRST_ENVIRON: Final = dict(keys.ordered_engine().environ)
 
 
 def usual(name: str) -> Any:
     """The value that an input has in the beginning."""
     kind, _, rest = name.partition(" ")
-    if kind in SETTINGS:
+    if kind in _SETTINGS:
         return vllm_configs.setting(rest).default
-    if kind in VARIABLES:
-        return _FIRST_ENVIRON.get(rest)
-    if kind in {"device", "other-device"}:
-        return TRAITS[rest][0]
-    if kind in {"runtime", "vllm"}:
-        return VERSIONS[rest or kind][0]
-    if kind == "utilization":
-        return vllm_configs.setting(UTILIZATION).default
-    return _FIRST[kind]
+    return _FIRST_ENVIRON.get(rest) if kind in _VARIABLES else _OTHERS[name][0]
 
 
 @final
@@ -163,7 +172,7 @@ class Stage:
         for device in self.world.devices:
             device.total, device.context = _ROOM, 0
         self.engine = keys.ordered_engine()
-        self._gather(WORLD_SIZES[0])
+        self._gather(_WORLD_SIZE)
         self.values = {}
         for name, value in values.items():
             self.put(name, value)
@@ -177,9 +186,9 @@ class Stage:
             self.values[name] = value
         kind, _, rest = name.partition(" ")
         engine = self.engine
-        if kind in SETTINGS:
+        if kind in _SETTINGS:
             engine.set(rest, value)
-        elif kind in VARIABLES:
+        elif kind in _VARIABLES:
             engine.setenv(rest, value)
         elif kind == "utilization":
             engine.set(UTILIZATION, value)
@@ -211,7 +220,7 @@ class Stage:
         Raises:
             Violation: none can be seen.
         """
-        rank = self.values.get("rank", RANKS[0])
+        rank = self.values.get("rank", 0)
         schema = self.values.get("schema", 1) if self.has_schema else None
         return keys.sure_key(self.world, self.engine, rank, schema=schema)
 
@@ -262,7 +271,9 @@ def smallest(
 
 def _smaller(first: Values, second: Values) -> Iterator[tuple[Values, Values]]:
     for name in {**first, **second}:
-        without = [{key: v for key, v in values.items() if key != name} for values in (first, second)]
+        without = [
+            {key: v for key, v in values.items() if key != name} for values in (first, second)
+        ]
         yield without[0], without[1]
     for name in differing(first, second):
         yield first, {**second, name: first.get(name, usual(name))}

@@ -42,6 +42,7 @@ the other leaves a tail."""
 NEIGHBOUR: Final = 2 * GIB
 """Bytes that the neighbour takes while the save under trial is measured."""
 
+_NAMES: Final = frozenset({"link", "rename", "replace"})
 _TENANT: Final = "neighbour"
 _DIGITS: Final = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
 _NOT_SAVED: Final = re.compile(
@@ -116,10 +117,10 @@ class SaveTrial:
         self._lasting = frozenset(found)
         if over_old:
             self._start = found
-        self.published = 0
-        self._before = self.plan_bytes() if over_old else None
-        self.clean = recording(self.root, after=self._look_for_the_new_plan)
+        self._before = found[os.path.relpath(self.plan, world.cache_root)][1] if over_old else None
+        self.clean = recording(self.root)
         self.outcome = self.save(self.clean)
+        self.published = 0 if self.is_unchanged else self._find_publication()
         self._success = [_plain(message) for _, message in self.said]
         if not self.clean.operations:
             raise Violation(None, "no operation of this save can be seen, so none can fail")
@@ -245,14 +246,24 @@ class SaveTrial:
     def told_of_failure(self) -> str:
         """The line in which the last save said that it had failed, "" if none did.
 
-        A line that a save without faults logs as well says success.
+        A line that a save without faults logs as well says success. Paths are left out.
         """
         lines = [message for _, message in self.said]
         if not all(line in [_plain(message) for message in lines] for line in self._success):
             lines.sort(key=lambda message: _NOT_SAVED.search(message) is None)
             if lines and _NOT_SAVED.search(lines[0]):
-                return lines[0]
+                return self.blot(lines[0])
         return ""
+
+    def blot(self, text: str) -> str:
+        """`text` on one short line, without paths of this run and without digits of names."""
+        line = " ".join(text.replace(self.world.cache_root, "").replace(self.root, "").split())
+        return re.sub(r"\S*/\S*", "(a path)", line)[:160]
+
+    def brief(self, error: BaseException) -> str:
+        """An exception in a few words that are the same in every run."""
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        return self.blot(f"{type(error).__name__}: {said}")
 
     def describe(self, operation: Operation) -> str:
         """An operation in words that are the same in every run, whatever names it uses."""
@@ -268,11 +279,20 @@ class SaveTrial:
             return "a folder above"
         if path == self.world.plan_folder:
             return "the plan folder"
+        if os.path.relpath(path, self.world.cache_root) in self._lasting:
+            return "another file"
         return "a temporary file"
 
-    def _look_for_the_new_plan(self, operation: Operation) -> None:
-        if not self.published and not self.is_unchanged:
-            self.published = operation.index
+    @property
+    def lasting_names(self) -> frozenset[str]:
+        """Names of the files, without their folders, that a save without faults leaves."""
+        return frozenset(map(os.path.basename, self._lasting))
+
+    def _find_publication(self) -> int:
+        """The last operation that gave the plan its name, or else the last one on the plan."""
+        done = [operation for operation in self.clean.operations if operation.error is None]
+        named = [o.index for o in done if o.target == self.plan and o.name in _NAMES]
+        return max(named or [o.index for o in done if o.path == self.plan] or [0])
 
     @contextlib.contextmanager
     def _beside(self, neighbour: int) -> Iterator[None]:

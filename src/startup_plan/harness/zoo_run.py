@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from startup_plan.harness.gate_processes import StopSignals
 from startup_plan.harness.gate_scratch import scratch_folder
+from startup_plan.harness.register import load_register
 from startup_plan.harness.report_record import clean
 
 if TYPE_CHECKING:
@@ -185,6 +186,16 @@ class _Judgement:
         text = self._output.read_text("utf-8", errors="backslashreplace")
         lines = [clean(line) for line in text.splitlines()]
         return "\n".join([line for line in lines if line][-_TAIL_LINES:])
+
+
+def ids_near(entry: ZooEntry) -> tuple[str, ...]:
+    """The requirements where a fault shows if anywhere; every one for a subject that is correct."""
+    if entry.requirement is None:
+        return ()
+    families = {entry.requirement.partition("-")[0], "BOOT"}
+    ids = [requirement.id for requirement in load_register()]
+    near = [id_ for id_ in ids if id_.partition("-")[0] in families]
+    return tuple(dict.fromkeys((*near, *entry.consequences)))
 
 
 def judge(entry: ZooEntry, report: dict[str, Any], seconds: float = 0.0) -> Verdict:

@@ -15,4 +15,8 @@ seed(
         "os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC",
         "os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC",
     ),
+    (
+        "        os.replace(temporary, path)\n",
+        "",
+    ),
 )

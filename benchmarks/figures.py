@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure everything that README and docs quote, and write it where it is quoted.
+
+    python benchmarks/figures.py measure [--wheel FILE] [--vllm-python FILE] [--runs 20]
+    python benchmarks/figures.py render      # docs/reports/*.json into README.md and *.md there
+    python benchmarks/figures.py check       # status 1 if README.md says anything else
+
+`measure` writes `docs/reports/figures.json`, with the machine that it ran on, and the reports on
+the reference and on the wheel. Each part that is not asked for keeps what was measured before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).parents[1]
+REPORTS: Final = ROOT / "docs" / "reports"
+FIGURES: Final = REPORTS / "figures.json"
+RELEASED: Final = REPORTS / "vllm-0.33.0.json"
+REFERENCE: Final = REPORTS / "reference.json"
+
+
+def machine() -> dict[str, object]:
+    """What the figures were measured on, without its name."""
+    model = platform.processor() or "unknown"
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE)
+        model = found[1] if found else model
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "processor": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(memory / 2**30),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def script(name: str, *arguments: str, python: str = sys.executable) -> dict[str, Any]:
+    """What one of the scripts beside this one prints."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [python, str(ROOT / "benchmarks" / name), *arguments],
+        check=False, capture_output=True, text=True, cwd=ROOT, env=environment,
+    )  # fmt: skip
+    start = done.stdout.find("{")
+    if done.returncode or start < 0:
+        raise SystemExit(f"{name} {' '.join(arguments)} failed: {done.stdout}{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout[start : done.stdout.rindex("}") + 1])
+    return found
+
+
+def report(subject: str, target: Path) -> None:
+    """Gate `subject` and keep the report as JSON and HTML, under the name that a user types."""
+    done = subprocess.run(
+        [sys.executable, "-m", "startup_plan.cli", "gate", os.path.basename(subject),
+         "--json", str(target), "--html", str(target.with_suffix(".html"))],
+        check=False, capture_output=True, text=True, cwd=os.path.dirname(subject) or ROOT,
+    )  # fmt: skip
+    if done.returncode not in {0, 1}:
+        raise SystemExit(f"the gate on {subject} ended with {done.returncode}: {done.stderr}")
+    # Where a file lay on this machine is nobody's business.
+    for file in (target, target.with_suffix(".html")):
+        text = file.read_text().replace(f"{os.path.dirname(os.path.abspath(subject))}/", "")
+        file.write_text(text.replace(f"{ROOT}/", ""))
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Run what can be run and keep the rest as it was."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    figures: dict[str, Any] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    figures["machine"] = machine()
+    figures["import"] = script("import_time.py")
+    figures["world"] = script("world_speed.py")
+    figures["gate_quick"] = script("gate_runs.py", "reference", "--quick", "--runs", "5")
+    figures["gate_reference"] = script("gate_runs.py", "reference", "--runs", str(options.runs))
+    report("reference", REFERENCE)
+    if options.wheel:
+        figures["gate_released"] = script(
+            "gate_runs.py", options.wheel, "--runs", str(options.runs)
+        )
+        figures["gate_released"]["subject"] = os.path.basename(options.wheel)
+        report(options.wheel, RELEASED)
+    if options.vllm_python:
+        figures["plan_cost"] = script("plan_cost.py", python=options.vllm_python)
+    FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def verdict_table(found: dict[str, Any]) -> str:
+    """Requirements by level and status, as Markdown."""
+    lines = ["| level | violated | holds | not run |", "|---|---|---|---|"]
+    for level in ("unsafe", "costly", "hygiene"):
+        ids: dict[str, list[str]] = {"violated": [], "holds": [], "not-run": []}
+        for requirement in found["requirements"]:
+            if requirement["level"] == level:
+                ids[requirement["status"]].append(requirement["id"])
+        cells = [", ".join(ids[status]) or "none" for status in ("violated", "holds", "not-run")]
+        lines.append(f"| {level} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def stories(found: dict[str, Any], ids: tuple[str, ...] = ()) -> str:
+    """Sentence and counterexample of the violated requirements, as Markdown."""
+    parts = []
+    for requirement in found["requirements"]:
+        if requirement["status"] == "violated" and (not ids or requirement["id"] in ids):
+            story = "\n".join(f"    {line}" for line in requirement["counterexample"].splitlines())
+            parts.append(f"**{requirement['id']}** {requirement['sentence']}\n\n{story}")
+    return "\n\n".join(parts)
+
+
+def figure_rows(figures: dict[str, Any]) -> list[tuple[str, str]]:
+    """What was measured, as (what, figure)."""
+    full, quick, released = (
+        figures[name] for name in ("gate_reference", "gate_quick", "gate_released")
+    )
+    world, cost, counters = figures["world"], figures["plan_cost"], full["counters"]
+    names = ("boots", "examples", "byte_variants", "crash_states", "faults", "kills")
+    tried = [f"{counters[n]:,} {n.replace('_', ' ')}" for n in names if n in counters]
+    boots = (world["apply_boots_per_second"], world["save_boots_per_second"])
+    floor = f"{cost['save_us']['floor'] / 1000:.1f} ms"
+    looked_up = f"look-up, over that of vLLM's module (real configuration, vLLM {cost['vllm']})"
+    return [
+        ("`startup-plan gate`, median", f"{full['median_seconds']} s"),
+        ("`startup-plan gate --quick`, median", f"{quick['median_seconds']} s"),
+        ("tried in one gate on the reference", ", ".join(tried)),
+        (f"deviating verdicts, {full['runs']} gates, reference", str(_deviating(full))),
+        (f"deviating verdicts, {released['runs']} gates, vLLM 0.33.0", str(_deviating(released))),
+        ("simulated boots a second and core that apply", f"{boots[0]:,}"),
+        ("simulated boots a second and core that save", f"{boots[1]:,}"),
+        ("the same inside the state machines", f"{world['machine_boots_per_second']:,}"),
+        (looked_up, f"{cost['apply_ratio']:.2f}"),
+        (f"save, over the bare system calls ({floor})", f"{cost['save_ratio_to_floor']:.2f}"),
+        ("`import startup_plan`, over a bare start", f"{figures['import']['added_ms']} ms"),
+    ]
+
+
+def _deviating(figures: dict[str, Any]) -> int:
+    return int(figures["different_verdicts"]) - 1
+
+
+def figure_table(figures: dict[str, Any]) -> str:
+    """The figures, as Markdown, with the machine that they came from."""
+    here = figures["machine"]
+    lines = ["| what | figure |", "|---|---|"]
+    lines += [f"| {what} | {value} |" for what, value in figure_rows(figures)]
+    origin = (
+        f"Measured by `benchmarks/figures.py` on {here['cores']} cores of {here['processor']}, "
+        f"{here['memory_gib']} GiB, {here['system']}, Python {here['python']}. "
+        "Ratios travel, times do not."
+    )
+    return "\n".join(lines) + "\n\n" + origin
+
+
+def rendered() -> dict[Path, str]:
+    """Every generated text, by the file that holds it."""
+    figures = json.loads(FIGURES.read_text())
+    released = json.loads(RELEASED.read_text())
+    blocks = {
+        "released": verdict_table(released),
+        "story": stories(released, ("KEY-02", "BOOT-06", "LOAD-04")),
+        "figures": figure_table(figures),
+    }
+    readme = (ROOT / "README.md").read_text()
+    for name, text in blocks.items():
+        head, begin, rest = readme.partition(
+            f"<!-- {name}: generated by benchmarks/figures.py -->\n"
+        )
+        _, end, tail = rest.partition(f"<!-- /{name} -->")
+        readme = f"{head}{begin}\n{text}\n\n{end}{tail}"
+    wheel = figures["gate_released"]["subject"]
+    page = (
+        "# The startup plan of vLLM 0.33.0\n\n"
+        "    pip download --no-deps vllm==0.33.0\n"
+        f"    startup-plan gate {wheel} --json vllm-0.33.0.json --html vllm-0.33.0.html\n\n"
+        f"Subject: `{released['subject']['file']}`, sha256 `{released['subject']['sha256']}`; suite "
+        f"{released['suite']['version']}, profile {released['suite']['profile']}.\n\n"
+        f"{released['summary']['verdict']}\n\n{verdict_table(released)}\n\n{stories(released)}\n"
+    )
+    return {ROOT / "README.md": readme, RELEASED.with_suffix(".md"): page}
+
+
+def main() -> int:
+    """Do what the first argument says."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("what", choices=("measure", "render", "check"))
+    parser.add_argument("--wheel", type=os.path.abspath)
+    parser.add_argument("--vllm-python")
+    parser.add_argument("--runs", type=int, default=20)
+    options = parser.parse_args()
+    if options.what == "measure":
+        measure(options)
+    if options.what == "check":
+        stale = [file.name for file, text in rendered().items() if file.read_text() != text]
+        if stale:
+            print(f"{', '.join(stale)} differ from docs/reports; run benchmarks/figures.py render")
+        return int(bool(stale))
+    for file, text in rendered().items():
+        file.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

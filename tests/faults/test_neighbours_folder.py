@@ -2,9 +2,9 @@
 """A plan folder that is a link, from the start or from the midst of a save on.
 
 An operator who moves the folder to another disk leaves a link behind; that is his to decide, so a
-link that is there from the start is followed. A link that takes the folder's place in the midst of a
-save is somebody's attack or somebody's move, which cannot be told apart: the save may go there, or
-nowhere, but no file that lies there is touched, and nothing is raised.
+link that is there from the start is followed. A link that takes the folder's place in the midst of
+a save is somebody's attack or somebody's move, which cannot be told apart: the save may go there,
+or nowhere, but no file that lies there is touched, and nothing is raised.
 """
 
 from __future__ import annotations

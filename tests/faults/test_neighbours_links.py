@@ -2,8 +2,8 @@
 """Links of every kind that somebody else puts where a save writes, before it and while it goes on.
 
 Who can write to the cache root must not be able to have an engine, which may run as root, write to
-a file of his choice. `test_save_temporary.py` has the simplest case, a symbolic link to a file; here
-are the other kinds, and a neighbour who acts in the midst of a save.
+a file of his choice. `test_save_temporary.py` has the simplest case, a symbolic link to a file;
+here are the other kinds, and a neighbour who acts in the midst of a save.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def test_what_lies_at_likely_names_is_not_followed(
     if (applied := trial.next_boot().applied) != NEW:
         raise Violation(
             "SAVE-05",
-            f"{story}; {gib(NEW)} were to be saved; the next boot applied {gib(applied)}: who takes "
-            "a name that he can predict keeps every plan from being stored",
+            f"{story}; {gib(NEW)} were to be saved; the next boot applied {gib(applied)}: who "
+            "takes a name that he can predict keeps every plan from being stored",
         )
 
 

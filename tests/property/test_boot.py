@@ -86,9 +86,8 @@ def test_applying_skips_the_measurement(world: World, tally: Tally) -> None:
 
     # Whether it applies is BOOT-01's matter.
     ran = (second.calls.count(PROFILE), second.calls.count(ESTIMATE))
-    if second.applied and (ran != (1, 0) or second.kv != second.applied):
-        verdict = f"it ran {', '.join(second.calls)} and allocated {second.kv} bytes"
-        raise Violation("BOOT-02", tale(world, verdict))
+    if second.applied and ran != (1, 0):
+        raise Violation("BOOT-02", tale(world, f"it ran {', '.join(second.calls)}"))
 
 
 @pytest.mark.requirement("BOOT-03")
@@ -98,16 +97,15 @@ def test_not_applying_is_the_feature_off(world: World, tally: Tally, what: str) 
     engine = _engine()
     first = must_boot(world, engine, "BOOT-03")
     spoil(world, engine, what)
-    engine.enabled = False
-    plain = must_boot(world, engine, "BOOT-03")
-    engine.enabled = True
-    world.tell("the same with the feature on")
     second = world.boot(engine)
+    engine.enabled = False
+    world.tell("the same with the feature off")
+    plain = must_boot(world, engine, "BOOT-03")
     tally(boots=3, examples=1)
 
     # Applying after all, or raising, breaks another sentence.
     refused = second.raised is None and second.applied != first.suggestion
-    if refused and (second.calls, second.kv) != (plain.calls, plain.kv):
+    if refused and not plain.applied and (second.calls, second.kv) != (plain.calls, plain.kv):
         verdict = (
             f"with the feature off it ran {', '.join(plain.calls)} and reached {plain.kv} bytes, "
             f"with it on {', '.join(second.calls)} and {second.kv} bytes"
@@ -165,10 +163,11 @@ def test_a_lowered_budget_is_measured_anew(world: World, tally: Tally) -> None:
     """At a lower budget the boot profiles and stays within it; raised back, it applies again."""
     engine = _engine(0.9)
     first = must_boot(world, engine, "BOOT-06")
+    again = must_boot(world, engine, "BOOT-06")
     engine.set(UTILIZATION, 0.5)
     world.tell("lowered to 0.5")
     lower = must_boot(world, engine, "BOOT-06")
-    tally(boots=3, examples=1)
+    tally(boots=4, examples=1)
 
     if lower.applied or lower.needed > lower.budget:
         raise Violation("BOOT-06", tale(world, "the plan of the higher budget was applied"))
@@ -176,5 +175,6 @@ def test_a_lowered_budget_is_measured_anew(world: World, tally: Tally) -> None:
     world.tell("raised back to 0.9")
     back = must_boot(world, engine, "BOOT-06")
 
-    if back.applied != first.suggestion:
+    # Where it is not used the next time either, BOOT-01 is broken.
+    if again.applied == first.suggestion != back.applied:
         raise Violation("BOOT-06", tale(world, "the first plan was not used again"))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 from typing import TYPE_CHECKING, Any, Final, final
@@ -84,7 +85,7 @@ def test_free_memory_decides_to_the_byte(
 def test_the_value_applied_is_the_value_saved(
     world: World, fresh_folder: Folders, tally: Tally, size: int
 ) -> None:
-    """Any size below 2^63 comes back exactly, and as an integer."""
+    """Any size below 2^63 comes back exactly."""
     world.again(fresh_folder())
     world.devices[0].total, world.devices[0].context = HUGE, 0
     engine = _engine(1.0)
@@ -92,7 +93,7 @@ def test_the_value_applied_is_the_value_saved(
     second = must_boot(world, engine, "GATE-02")
     tally(boots=2, examples=1)
 
-    if type(second.applied) is not int or second.applied != size:
+    if second.applied != size:
         story = f"a boot saved {size} bytes; the next applied {second.applied!r}"
         raise Violation("GATE-02", story)
 
@@ -131,7 +132,7 @@ class _Whole:
 @settings(max_examples=profiles.scaled(60))
 @given(
     handed=st.sampled_from((True, 7e9, 7e9 + 0.5, _Whole(7 * GIB), "7000000000"))
-    | st.integers(48 * GIB + 1, 2**40)
+    | st.integers(1, 2 * 48 * GIB)
     | st.floats(1.0, 1e12)
 )
 def test_what_makes_no_sense_is_not_applied_later(
@@ -214,13 +215,13 @@ def test_more_free_memory_changes_nothing(
     _leave_free(world, free)
     must_boot(world, engine, "GATE-04")
     applied: list[int | None] = []
-    for step in more:
+    for step in (0, *more):
         free += step
         _leave_free(world, free)
         applied.append(must_boot(world, engine, "GATE-04").applied)
-    tally(boots=3, examples=1)
+    tally(boots=4, examples=1)
 
-    if applied[0] and applied[1] != applied[0]:
+    if any(before and after != before for before, after in itertools.pairwise(applied)):
         raise Violation("GATE-04", tale(world, "more free memory changed what was applied"))
 
 
@@ -324,6 +325,8 @@ def test_a_heavier_checkpoint_is_measured_anew(
     _leave_free(world, 48 * GIB)
     engine.heavier_weights = 0 if heavier else growth
     must_boot(world, engine, "GATE-08")
+    if not heavier and not must_boot(world, engine, "GATE-08").applied:
+        return  # nothing is applied here anyway, which is GATE-01's matter
     engine.heavier_weights = growth if heavier else 0
     world.tell(f"the weights are {gib(growth)} {'heavier' if heavier else 'lighter'}")
     second = must_boot(world, engine, "GATE-08")
@@ -341,6 +344,8 @@ def test_hidden_weights_are_judged_by_the_rest(world: World, tally: Tally, shown
     engine = _engine()
     engine.shows_weights = shown
     must_boot(world, engine, "GATE-08")
+    if shown and not must_boot(world, engine, "GATE-08").applied:
+        return  # nothing is applied here anyway, which is GATE-01's matter
     engine.shows_weights = False
     world.tell("the worker does not say what its weights take")
     second = must_boot(world, engine, "GATE-08")

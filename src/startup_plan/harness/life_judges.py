@@ -102,7 +102,7 @@ def _boot_07(_: History, event: Event) -> str | None:
         return f"out of memory: needs {short(result.needed)} of {short(result.free)} free"
     applied = result.applied
     # 0 left behind by a refusal is GATE-07's matter.
-    if not applied or (type(applied) is int and applied in result.legal):
+    if not applied or applied in result.legal:
         return None
     if not result.legal:
         return "no boot with these inputs had saved anything"

@@ -69,7 +69,7 @@ def run_together(
     children: list[_Child] = []
     try:
         for prepare in preparations:
-            children.append(_Child(prepare, (gate, opener, announce)))  # noqa: PERF401  # one by one, so that `finally` knows each
+            children.append(_Child(prepare, (gate, opener, announce)))
         os.close(announce)
         announce = -1
         missing = len(children)
@@ -125,7 +125,7 @@ class _Child:
         self.end(kill=False)
         code = os.waitstatus_to_exitcode(self._status or 0)
         if message:
-            value, error = pickle.loads(message)  # noqa: S301: written by our own child
+            value, error = pickle.loads(message)  # noqa: S301  # written by our own child
             return Ending(value, error)
         return Ending(killed=-code) if code < 0 else Ending(error=f"left with status {code}")
 
@@ -173,9 +173,7 @@ class Jostled(Observer):
 
     strict = False
 
-    def __init__(
-        self, root: str | os.PathLike[str], passing: Callable[[int], object]
-    ) -> None:
+    def __init__(self, root: str | os.PathLike[str], passing: Callable[[int], object]) -> None:
         """A process that does not count yet."""
         super().__init__(root)
         self.fatal = -1
@@ -302,9 +300,7 @@ class _Inside(Paced):
         self._tell(stop, ended=False, error=None)
         self._listen()
 
-    def _tell(
-        self, stop: Operation | None, *, ended: bool, error: BaseException | None
-    ) -> None:
+    def _tell(self, stop: Operation | None, *, ended: bool, error: BaseException | None) -> None:
         fresh, self._sent = self.operations[self._sent :], len(self.operations)
         where = None if stop is None else _facts(stop)
         try:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self, final
 from unittest import mock
 
 from .boot import gib
+from .faults import recording
 from .race_child import Jostled, run_together
 from .races import A_NEIGHBOUR, LONG, OLD, ONE_PID, SHORT, SavingBoot
-from .faults import recording
 from .reader import Reader, plain_engine
 from .violation import Violation
 
@@ -115,8 +115,8 @@ class Crowd:
         ids = "with one process id" if same_pid else "with a process id each"
         there = f"a plan of {gib(OLD)} is there" if over_old else "no plan is there"
         self.setting = (
-            f"{there}; {size.savers} processes {ids} save {size.saves} times each, {size.doomed} of "
-            f"them are killed (seed {seed}); {size.readers} read meanwhile"
+            f"{there}; {size.savers} processes {ids} save {size.saves} times each, {size.doomed} "
+            f"of them are killed (seed {seed}); {size.readers} read meanwhile"
         )
 
     def __enter__(self) -> Self:
@@ -130,7 +130,7 @@ class Crowd:
         self._exit.callback(setattr, world.subject, "_pristine", None)
         if self._same_pid:
             world.subject._pristine = None
-            self._exit.enter_context(mock.patch.object(os, "getpid", lambda: ONE_PID[0]))
+            self._exit.enter_context(mock.patch.object(os, "getpid", return_value=ONE_PID[0]))
         self._reader = self._exit.enter_context(Reader(world, self._engine))
         try:
             self._begin()
@@ -163,7 +163,7 @@ class Crowd:
                     *([self._reading(calls, caller)] * size.readers),
                 ],
                 seconds=SECONDS,
-                # Readers end when the last saver has gone, which they see only if no other holds on.
+                # Readers end with the last saver, which they notice once nobody else can call.
                 when_ready=lambda: os.close(caller),
             )
         finally:

@@ -198,7 +198,7 @@ class TwoSavers:
         self._exit.callback(setattr, world.subject, "_pristine", None)
         # What was executed before might hold the real functions of `os`.
         world.subject._pristine = None
-        self._exit.enter_context(mock.patch.object(os, "getpid", lambda: self._pid))
+        self._exit.enter_context(mock.patch.object(os, "getpid", self._getpid))
         self._exit.enter_context(self._stage)
         self._whole = self._exit.enter_context(Reader(world, self._engine))
         self._between = self._exit.enter_context(
@@ -235,9 +235,7 @@ class TwoSavers:
             alone = self.meet([Leg(0, stop), Leg(1)]).played
             yield from nested([stop], _worth(alone.players[1].operations))
 
-    def meet(
-        self, legs: Sequence[Leg], after_leg: Callable[[int], object] | None = None
-    ) -> Met:
+    def meet(self, legs: Sequence[Leg], after_leg: Callable[[int], object] | None = None) -> Met:
         """Let A and B save in this order, from the same disk each time."""
         self.get_ready()
         played = self._stage.play(
@@ -310,8 +308,8 @@ class TwoSavers:
     def tell(self, met: Met, legs: Sequence[Leg], end: str, first: int = 0) -> str:
         """The story of a meeting, told by `legs`, of which the first was leg number `first`."""
         pids = "with one process id" if len(set(self._pids)) == 1 else "with two process ids"
-        parts = [f"{self.setting}; A saves {gib(self.boots[0].value)} and B "
-                 f"{gib(self.boots[1].value)}, {pids}"]  # fmt: skip
+        values = tuple(gib(boot.value) for boot in self.boots)
+        parts = [f"{self.setting}; A saves {values[0]} and B {values[1]}, {pids}"]
         ended = set()
         for leg, stop in zip(legs, met.played.stops[first:], strict=False):
             if leg.player in ended:
@@ -363,6 +361,9 @@ class TwoSavers:
         files, plans = _files(self._world.cache_root), set(self._world.plans())
         others = sorted(data for path, data in files.items() if path not in plans)
         return tuple(others), tuple((path, files.get(path)) for path in sorted(plans))
+
+    def _getpid(self) -> int:
+        return self._pid
 
     def _step_in(self, number: int) -> None:
         self._pid = self._pids[number]

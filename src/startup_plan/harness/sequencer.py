@@ -22,12 +22,13 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar, final
 
 from .interpose import Observer, UnknownOperationError, mark_injected
-from .operation import Operation
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
+
+    from .operation import Operation
 
     Result = TypeVar("Result")
 
@@ -249,11 +250,12 @@ class Paced:
             self.give_back(operation)
         self.operations.append(operation)
         try:
-            operation.result = perform()
+            result = perform()
         except BaseException as error:
             operation.error = error
             raise
-        return operation.result
+        operation.result = result
+        return result
 
     def give_back(self, stop: Operation | None) -> None:
         """Stand before `stop`, or in a wait, until the next turn."""
@@ -268,7 +270,7 @@ class _Thread(Paced):
         super().__init__()
         self.ended = False
         self.error: BaseException | None = None
-        self._dismissed = False
+        self._dismissed = self._stuck = False
         self._go, self._back = threading.Lock(), threading.Lock()
         self._go.acquire()
         self._back.acquire()
@@ -281,15 +283,17 @@ class _Thread(Paced):
         else:
             self._go.release()
         if not self._back.acquire(timeout=PATIENCE):
+            self._stuck = True
             last = self.operations[-1] if self.operations else "its begin"
             raise StuckError(f"a player has not come back for {PATIENCE:g} s, after {last}")
 
     def dismiss(self) -> None:
         self._dismissed = True
-        while self._thread.ident is not None and not self.ended:
+        if self._stuck or self._thread.ident is None:
+            return
+        while not self.ended:
             self.turn(None)
-        if self._thread.ident is not None:
-            self._thread.join(PATIENCE)
+        self._thread.join(PATIENCE)
 
     def give_back(self, stop: Operation | None) -> None:
         if self._dismissed:

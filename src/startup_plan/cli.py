@@ -15,6 +15,7 @@ _COMMANDS: Final = {
     "gate": ("startup_plan.cli_gate", "Judge a startup plan, requirement by requirement."),
     "zoo": ("startup_plan.cli_zoo", "List the seeded faults, or prove that each is caught."),
     "plans": ("startup_plan.cli_plans", "List the plans of a cache root."),
+    "fuzz": ("startup_plan.cli_fuzz", "Fuzz a subject's look-up, guided by coverage."),
     "explain": ("startup_plan.cli_plans", "Say what a plan holds and which factors differ."),
 }
 """Name of a command: the module that defines it under that name, and what it does."""

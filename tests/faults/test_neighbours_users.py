@@ -89,7 +89,7 @@ SHARED: Final = {
     "a folder for the plan in a sticky folder": Shared(0o1777, 0o1777, _a_folder, "LOAD-04"),
     "a pipe for the plan in a sticky folder": Shared(0o1777, 0o1777, _a_pipe, "LOAD-04"),
     "a link to a private file in a sticky folder": Shared(
-        0o1777, 0o1777, _a_link_to_a_private_file, "LOAD-04"
+        0o1777, 0o1777, _a_link_to_a_private_file
     ),
     "a plan in an open folder": Shared(0o777, 0o777, _a_plan),
     "a private plan in an open folder": Shared(0o777, 0o777, _a_private_plan),

@@ -68,8 +68,8 @@ def run_together(
     ready, announce = os.pipe()
     children: list[_Child] = []
     try:
-        for prepare in preparations:
-            children.append(_Child(prepare, (gate, opener, announce)))
+        pipes = (gate, opener, announce)
+        children.extend(_Child(prepare, pipes) for prepare in preparations)
         os.close(announce)
         announce = -1
         missing = len(children)

@@ -81,7 +81,7 @@ def test_a_link_that_appears_before_a_file_is_created_is_not_followed(
         _judge(story, result, victims)
     tally(plantings=planted, boots=world.boots)
 
-    assert planted > 0
+    assert planted > 0 or _is_written_in_place(trial)
 
 
 def test_a_link_at_the_path_of_the_plan_is_not_written_through(
@@ -120,14 +120,18 @@ def test_a_neighbour_who_swaps_files_for_links_does_no_harm(
         _judge(story, result, victims)
     tally(plantings=planted, boots=world.boots)
 
-    # A subject without temporary files has nothing that could be swapped.
-    assert planted > 0 or trial.plan in {o.path for o in trial.clean.operations if o.may_create}
+    assert planted > 0 or _is_written_in_place(trial)
 
 
 def _scene(world: World, *, over_old: bool) -> tuple[SaveTrial, Victims]:
     """A save that can be repeated, and what it could harm."""
     trial = SaveTrial(world, over_old=over_old)
     return trial, Victims(os.path.join(trial.root, "outside"))
+
+
+def _is_written_in_place(trial: SaveTrial) -> bool:
+    """Whether there is no temporary file in whose place anything could be put."""
+    return trial.plan in {found.path for found in trial.clean.operations if found.may_create}
 
 
 def _plant(what: str, path: str, victims: Victims) -> bool:

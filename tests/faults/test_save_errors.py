@@ -132,10 +132,10 @@ def _takes_space(operation: Operation) -> bool:
 
 def _damage(trial: SaveTrial) -> str:
     """What is wrong with the plan after a save over `OLD` that a fault hit, "" if nothing is."""
-    unchanged, there = trial.is_unchanged, trial.plan_bytes() is not None
+    if trial.is_unchanged:
+        return ""
+    there = trial.plan_bytes() is not None
     applied = trial.next_boot().applied
-    if unchanged:
-        return "" if applied == OLD else f"the next boot applied {gib(applied)} for {gib(OLD)}"
     if applied == NEW:
         return ""
     state = "was changed" if there else "is gone"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -76,7 +77,7 @@ def test_an_obstacle_costs_only_the_plan(
 ) -> None:
     """Whatever stands in the way of a save, nothing is raised and no temporary file is left."""
     trial = SaveTrial(world, over_old=False)
-    trial.put_back()
+    shutil.rmtree(world.cache_root)
     put_up(trial)
     before = _names(trial.root)
     result = trial.save(again=False)

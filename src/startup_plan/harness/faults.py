@@ -74,6 +74,11 @@ class Trace(Observer):
         return bool(self.hits)
 
     @property
+    def is_endless(self) -> bool:
+        """Whether the subject did not come to an end."""
+        return len(self.operations) > self.endless
+
+    @property
     def hit(self) -> Operation:
         """The first operation at which the fault was injected."""
         return self.hits[0]
@@ -88,7 +93,7 @@ class Trace(Observer):
         """
         operation.index = len(self.operations) + 1
         self.operations.append(operation)
-        if operation.index > self.endless:
+        if self.is_endless:
             raise mark_injected(EndlessError(f"{self.endless} operations, and no end"))
         if self._dead:
             operation.error = self.die()

@@ -106,7 +106,7 @@ _OTHERS: Final[Mapping[str, tuple[Any, ...]]] = {
     "replica": (0, 1, 2, 3),
     "schema": (1, 2, 3),
     "hash": (None, "a" * 10, "b" * 10),
-    "order": (0, 1),
+    "order of mappings and variables": ("as written", "reversed"),
     "vllm": ("0.33.0", "0.33.1"),
     "runtime torch": ("2.13.0", "2.13.1"),
     "runtime cuda": ("13.0", "12.9", None),

@@ -14,12 +14,14 @@ from hypothesis import HealthCheck, Phase, settings
 
 NAMES: Final = ("ci", "quick", "nightly", "mutation")
 
+# Explaining a failure costs many times what finding and shrinking it does; the stories explain.
+_PHASES: Final = tuple(phase for phase in Phase if phase is not Phase.explain)
 _SLOW: Final = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
 
 
 def register() -> None:
     """Register every profile; loading one is the pytest plugin's work."""
-    common = settings(deadline=None, print_blob=True, suppress_health_check=_SLOW)
+    common = settings(deadline=None, print_blob=True, phases=_PHASES, suppress_health_check=_SLOW)
     settings.register_profile(
         "ci", common, derandomize=True, database=None, report_multiple_bugs=False
     )

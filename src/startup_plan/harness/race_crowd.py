@@ -114,9 +114,10 @@ class Crowd:
         self._exit = contextlib.ExitStack()
         ids = "with one process id" if same_pid else "with a process id each"
         there = f"a plan of {gib(OLD)} is there" if over_old else "no plan is there"
+        killed = f", {size.doomed} of them are killed (seed {seed})" if size.doomed else ""
+        readers = f"; {size.readers} read meanwhile" if size.readers else ""
         self.setting = (
-            f"{there}; {size.savers} processes {ids} save {size.saves} times each, {size.doomed} "
-            f"of them are killed (seed {seed}); {size.readers} read meanwhile"
+            f"{there}; {size.savers} processes {ids} save {size.saves} times each{killed}{readers}"
         )
 
     def __enter__(self) -> Self:

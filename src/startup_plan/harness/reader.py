@@ -92,7 +92,7 @@ class Reading(NamedTuple):
             return f"the look-up raised {type(self.raised).__name__}: {str(self.raised)[:120]}"
         if self.applied is None:
             return "nothing was applied"
-        return f"{shown(self.applied)} was applied"
+        return f"the look-up applied {shown(self.applied)}"
 
 
 def shown(applied: object) -> str:

@@ -196,6 +196,9 @@ class SaveTrial:
             if not fault.fired:
                 return
             yield Attempt(fault, label.format(self.describe(fault.hit)), result)
+            if fault.is_endless:
+                # One such save is enough to judge, and each of them takes its time.
+                return
 
     def next_boot(self, neighbour: int = 0) -> BootResult:
         """Boot once more, in good health, without the neighbour unless told otherwise."""

@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any, Final
 
 from . import vllm_configs
+from .faults import recording
+from .interpose import patched
 from .simulation import GIB
 from .violation import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from .boot import BootResult
     from .engine import Engine
@@ -41,6 +44,19 @@ def must_boot(world: World, engine: Engine, requirement: str, **options: Any) ->
     if result.raised is not None:
         raise Violation(requirement, tale(world, "the boot did not get so far"))
     return result
+
+
+@contextlib.contextmanager
+def watching(world: World, folder: str) -> Iterator[list[str]]:
+    """A tripwire: note every operation on `folder` and below, looks included.
+
+    Yields:
+        What was noted, as "call path" with the path relative to `folder`; complete at the end.
+    """
+    noted: list[str] = []
+    with patched(folder, world.subject), recording(folder) as trace:
+        yield noted
+    noted += [f"{done.name} {os.path.relpath(done.path, folder)}" for done in trace.operations]
 
 
 def changed_settings(engine: Engine, result: BootResult) -> list[str]:

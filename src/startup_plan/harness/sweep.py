@@ -71,8 +71,8 @@ class Sweep:
         """A first finding that a person can follow, and how many there are."""
         worst = max(findings, key=_weight)
         plans = "; ".join(str(plan) for plan in self.saved)
-        count = f"so did {len(findings) - 1} more of" if len(findings) > 1 else "one of"
-        return f"{plans}; {worst}\n{count} {self.tried} variants tried ({self.kind})"
+        count = f"{len(findings)} of {self.tried} variants end like that ({self.kind})"
+        return f"{plans}; {worst}\n{count}"
 
 
 def _weight(finding: Finding) -> tuple[bool, int]:

@@ -182,8 +182,8 @@ def rendered() -> dict[Path, str]:
         "# The startup plan of vLLM 0.33.0\n\n"
         "    pip download --no-deps vllm==0.33.0\n"
         f"    startup-plan gate {wheel} --json vllm-0.33.0.json --html vllm-0.33.0.html\n\n"
-        f"Subject: `{released['subject']['file']}`, sha256 `{released['subject']['sha256']}`; suite "
-        f"{released['suite']['version']}, profile {released['suite']['profile']}.\n\n"
+        f"Subject: `{released['subject']['file']}`, sha256 `{released['subject']['sha256']}`; "
+        f"suite {released['suite']['version']}, profile {released['suite']['profile']}.\n\n"
         f"{released['summary']['verdict']}\n\n{verdict_table(released)}\n\n{stories(released)}\n"
     )
     return {ROOT / "README.md": readme, RELEASED.with_suffix(".md"): page}

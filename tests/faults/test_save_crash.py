@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from startup_plan.harness.plugin_fixtures import Tally
     from startup_plan.harness.world import World
 
+FEW: Final = 120
+"""Distinct disks of one workload that are tried in profiles for the inner loop."""
+
 ENOUGH: Final = 1500
 """Distinct disks after which a subject that has broken its promise is not tried any further."""
 
@@ -39,7 +42,7 @@ def judged(
         wanted = parse_state(text)
         if wanted is None or wanted.workload != workload:
             pytest.skip("another crash state was asked for")
-    largest = LARGEST * min(100, settings().max_examples) // 100
+    largest = LARGEST if settings().max_examples >= 100 else FEW
     trial = CrashTrial(world, workload, scratch, largest)
     broken: list[tuple[StateId, str]] = []
     for found in trial.judge(requirement, wanted):

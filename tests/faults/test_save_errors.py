@@ -9,7 +9,7 @@ import pytest
 
 from startup_plan.harness.boot import gib
 from startup_plan.harness.operation import REMOVES
-from startup_plan.harness.save_trial import NEW, OLD, SaveTrial, errors
+from startup_plan.harness.save_trial import NEW, SaveTrial, errors
 from startup_plan.harness.violation import Violation
 
 if TYPE_CHECKING:

@@ -156,7 +156,7 @@ def test_plain_pytest_gives_the_same_answers(mini_suite: MiniSuite) -> None:
         *("-p", "startup_plan.harness.pytest_plugin", "--subject", "reference", str(suite)),
     ]
     environment = {n: v for n, v in os.environ.items() if not n.startswith("PYTEST_")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
     assert done.returncode == 1
     assert (
@@ -184,7 +184,7 @@ def test_plain_pytest_refuses_with_a_sentence(
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", option),
         *("-p", "startup_plan.harness.pytest_plugin", str(suite)),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     printed = done.stdout + done.stderr
 
     assert (done.returncode, sentence in printed, "Traceback" in printed) == (status, True, False)
@@ -200,7 +200,7 @@ def test_command_line_answers_at_once(arguments: list[str]) -> None:
         "sys.exit(bool({'hypothesis', 'pytest', 'rich', 'torch'} & sys.modules.keys()))"
     )
     command = [sys.executable, "-c", program, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (done.returncode, "startup-plan" in done.stdout + done.stderr) == (0, True)
 

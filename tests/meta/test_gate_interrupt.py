@@ -64,7 +64,7 @@ def test_interrupted_run_leaves_a_partial_report_and_no_process(
     suite = mini_suite(BLOCKING.format(ignore=ignore, hello=str(hello), never=str(never)))
     command = [sys.executable, "-c", DRIVER, str(suite), "gate", "-n", workers, "--json", str(path)]
     listener = os.open(hello, os.O_RDONLY | os.O_NONBLOCK)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:  # noqa: S603
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         ended = os.pidfd_open(process.pid)
         try:
             assert select.select([listener, ended], [], [], 60)[0] == [listener]

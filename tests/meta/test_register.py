@@ -52,7 +52,7 @@ def collect_suite(events: Path) -> dict[str, list[str]]:
         *(str(suite / folder) for folder in SUITE_FOLDERS),
     ]
     environment = {name: v for name, v in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     catalogues = [e["tests"] for e in EventReader(events).read() if e["event"] == CATALOGUE]
     assert catalogues, done.stdout + done.stderr
     return dict(catalogues[0])

@@ -256,23 +256,6 @@ def test_an_explicit_value_wins(
         raise Violation("GATE-05", tale(world, f"plans were looked at: {', '.join(plans)}"))
 
 
-@pytest.mark.requirement("GATE-05")
-@pytest.mark.parametrize("explicit", [0, 2 * GIB])
-def test_beside_an_explicit_value_nothing_is_saved(
-    world: World, tally: Tally, explicit: int
-) -> None:
-    """The save stores nothing when the value was explicit, also without relying on its caller."""
-    engine = _engine()
-    engine.explicit = explicit
-    world.tell(f"kv_cache_memory_bytes set to {explicit}")
-    must_boot(world, engine, "GATE-05", save_anyway=True)
-    tally(boots=1, examples=1)
-
-    if world.files():
-        stored = ", ".join(world.files())
-        raise Violation("GATE-05", tale(world, f"maybe_save_startup_plan() stored {stored}"))
-
-
 @pytest.mark.requirement("GATE-06")
 @pytest.mark.parametrize("enabled", [False, None], ids=["zero", "unset"])
 @pytest.mark.parametrize("planned", [False, True], ids=["empty", "planned"])

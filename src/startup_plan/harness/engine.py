@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 UTILIZATION: Final = "cache_config.gpu_memory_utilization"
 
+
 @final
 class Engine:
     """One vLLM deployment as an operator would describe it.

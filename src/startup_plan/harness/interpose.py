@@ -269,6 +269,7 @@ def _listen() -> None:
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     if not _stack:
         return
+    paths: tuple[str, ...]
     if event == "open":
         path, _, flags = arguments
         paths = (locate(path),) if isinstance(flags, int) and flags & _WRITABLE else ()

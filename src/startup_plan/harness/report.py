@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Status = Literal["holds", "violated", "known-gap", "not-run"]
 
+ALSO: Final = 2
+"""Further stories of one requirement that are told in brief."""
+
 LEFT_OUT: Final = "left out by --only"
 
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
@@ -247,7 +250,7 @@ def _status(
 ) -> tuple[Status, str | None]:
     wanted = requirement.id
     if broken := [record for record in records if wanted in record.violated]:
-        return "violated", min(broken, key=_shortest).story
+        return "violated", _told_together(sorted(broken, key=_shortest))
     if unfinished := len(tests) - len(records):
         return "not-run", _unfinished(evidence, tests, unfinished)
     if any(record.outcome == "passed" for record in records):
@@ -260,6 +263,14 @@ def _status(
         others = sorted({other for record in records for other in record.violated})
         return "not-run", f"its test stopped at a violation of {', '.join(others)}"
     return "not-run", requirement.awaits or "no test of this run judges it"
+
+
+def _told_together(broken: list[Record]) -> str:
+    """The shortest story, and the first lines of the next ones where they tell something else."""
+    first, *others = broken
+    heads = dict.fromkeys(record.story.partition("\n")[0] for record in others if record.told)
+    heads.pop(first.story.partition("\n")[0], None)
+    return "\n".join([first.story, *(f"also: {head}" for head in list(heads)[:ALSO])])
 
 
 def _shortest(record: Record) -> tuple[bool, int, str, str]:

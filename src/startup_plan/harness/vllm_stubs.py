@@ -262,9 +262,9 @@ def _accelerator() -> SimpleNamespace:
         current_accelerator=lambda: StubDevice(active().runtime.backend, None),
         get_device_properties=_properties,
         get_device_name=lambda device=None: _properties(device).name,
-        get_device_capability=lambda device=None: active()
-        .asked("device_capability", _index(device))
-        .capability,
+        get_device_capability=lambda device=None: (
+            active().asked("device_capability", _index(device)).capability
+        ),
         mem_get_info=_memory_info,
         get_memory_info=_memory_info,
     )

@@ -191,7 +191,6 @@ class World:
         during_save: contextlib.AbstractContextManager[Any] | None = None,
         suggestion: object = None,
         schema: int | None = None,
-        save_anyway: bool = False,
     ) -> BootResult:
         """Boot one rank of `engine` in a new process.
 
@@ -202,8 +201,6 @@ class World:
             during_save: entered around the subject's save, for faults.
             suggestion: handed over for saving instead of what was measured.
             schema: another plan schema version for this process.
-            save_anyway: call the subject's save also where vLLM's worker does not, because the
-                value was given or applied (GATE-05).
 
         Returns:
             What came of it; an exception of the subject is in the result, never raised here.
@@ -235,7 +232,7 @@ class World:
             worker = result.worker = self.worker(engine, rank, result.calls)
             try:
                 self._live(result, engine, module, worker, footprint, during_load, during_save,
-                           suggestion, save_anyway)  # fmt: skip
+                           suggestion)  # fmt: skip
             except KilledError:
                 result.killed = True
         measured = result.suggestion is not None
@@ -256,7 +253,6 @@ class World:
         during_load: contextlib.AbstractContextManager[Any] | None,
         during_save: contextlib.AbstractContextManager[Any] | None,
         suggestion: object,
-        save_anyway: bool,
     ) -> None:
         """The steps of `gpu_worker.Worker`, from the measurement to the save."""
         cache, runner = worker.cache_config, worker.model_runner
@@ -292,13 +288,11 @@ class World:
         if result.out_of_memory:
             return
         graphs = runner.capture_model()
-        # As the released worker: graphs are counted as estimate and as taken (BOOT-08).
-        suggested = result.kv - graphs - physics.SAFETY_BUFFER
-        if cache.kv_cache_memory_bytes is None:
-            result.suggestion = suggested
-        elif not save_anyway:
+        if cache.kv_cache_memory_bytes is not None:
             return
-        handed = suggested if suggestion is None else suggestion
+        # As the released worker: graphs are counted as estimate and as taken (BOOT-08).
+        result.suggestion = result.kv - graphs - physics.SAFETY_BUFFER
+        handed = result.suggestion if suggestion is None else suggestion
         try:
             with during_save or contextlib.nullcontext():
                 module.maybe_save_startup_plan(worker, handed)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from startup_plan.harness import profiles
 from startup_plan.harness.boot import gib
 from startup_plan.harness.kernel_trace import OPENS, READS
 from startup_plan.harness.kernel_trial import READ_ERRORS, KernelLoad
 from startup_plan.harness.reader import shown
-from startup_plan.harness.save_trial import is_thorough
 from startup_plan.harness.violation import Violation
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def test_a_failing_system_call_is_a_miss(world: World, tally: Tally) -> None:
     """An error of open or read is a miss; no error at all raises, or has another value applied."""
     kernel, fired, offenders = KernelLoad(world), 0, []
     saved = kernel.saved
-    tried = READ_ERRORS if is_thorough() else READ_ERRORS[:1]
+    tried = READ_ERRORS if profiles.is_thorough() else READ_ERRORS[:1]
     for blow in itertools.chain.from_iterable(map(kernel.failed, tried)):
         fired += 1
         if blow.raised:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from startup_plan.harness import profiles
 from startup_plan.harness.race_crowd import Crowd, Size
-from startup_plan.harness.save_trial import is_thorough
 from startup_plan.harness.violation import Violation
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_a_crowd_with_one_process_id_does_no_harm(world: World, tally: Tally) ->
     """After a crowd of containers on one volume has saved, the whole plan of one is there."""
     rounds, size = 0, Size(savers=8, saves=8, readers=0, doomed=0)
     with Crowd(world, size, seed=SEED + 1, over_old=True, same_pid=True) as crowd:
-        for _ in range(4 if is_thorough() else 1):
+        for _ in range(4 if profiles.is_thorough() else 1):
             came = crowd.run()
             rounds += came.rounds
             if trouble := [*came.trouble, *filter(None, [crowd.last_words()])]:
@@ -59,7 +59,7 @@ def test_a_crowd_with_one_process_id_does_no_harm(world: World, tally: Tally) ->
 @pytest.mark.requirement("SAVE-03")
 def test_what_a_crowd_leaves_is_swept_by_a_later_save(world: World, tally: Tally) -> None:
     """However many savers were killed, one save more than an hour later removes all remains."""
-    savers = 16 if is_thorough() else 8
+    savers = 16 if profiles.is_thorough() else 8
     size = Size(savers=savers, saves=3, readers=0, doomed=savers)
     with Crowd(world, size, seed=SEED + 2, over_old=True) as crowd:
         came = crowd.run()
@@ -81,7 +81,7 @@ def test_what_a_crowd_leaves_is_swept_by_a_later_save(world: World, tally: Tally
 
 
 def _size() -> Size:
-    return Size() if is_thorough() else Size(savers=8, saves=4, readers=4, doomed=3)
+    return Size() if profiles.is_thorough() else Size(savers=8, saves=4, readers=4, doomed=3)
 
 
 def _story(crowd: Crowd, trouble: list[str]) -> str:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from typing import TYPE_CHECKING, Final, final
 
 import pytest
@@ -11,10 +13,13 @@ import pytest
 from startup_plan.harness.boot import gib
 from startup_plan.harness.engine import Engine
 from startup_plan.harness.fake_disk import fake_world
+from startup_plan.harness.faults import EndlessError
 from startup_plan.harness.save_trial import NEIGHBOUR, NEW, OLD
 from startup_plan.harness.violation import Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyfakefs.fake_filesystem import FakeFilesystem
 
     from startup_plan.harness.boot import BootResult
@@ -24,6 +29,9 @@ if TYPE_CHECKING:
 
 AMPLE: Final = 2**30
 """Bytes of a disk that is not full."""
+
+PATIENCE: Final = 20.0
+"""Seconds for a save that takes milliseconds."""
 
 STEPS: Final = 12
 """Amounts of free space that are tried between none and enough."""
@@ -59,7 +67,7 @@ class FakeDisk:
         """Boot to the save of `NEW` bytes over the plan that is there."""
         self.world.devices[0].tenants["neighbour"] = NEIGHBOUR
         try:
-            return self.world.boot(self.engine, suggestion=NEW)
+            return self.world.boot(self.engine, during_save=_in_time(), suggestion=NEW)
         finally:
             self.world.devices[0].tenants.clear()
 
@@ -77,6 +85,24 @@ class FakeDisk:
             os.unlink(os.path.join(self.world.plan_folder, name))
         with open(self.plan, "wb") as stream:
             stream.write(self.old)
+
+
+@contextlib.contextmanager
+def _in_time() -> Iterator[None]:
+    """End a save that goes on for ever: on a simulated disk its operations cannot be counted."""
+
+    def give_up(*_: object) -> None:
+        raise EndlessError(f"no end within {PATIENCE:g} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        yield
+    except EndlessError as error:
+        raise TimeoutError(str(error)) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.requirement("SAVE-01", "SAVE-02", "SAVE-03")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness import keys
+from startup_plan.harness import keys, profiles
 from startup_plan.harness.engine import Engine
 from startup_plan.harness.simulation import Runtime
 from startup_plan.harness.violation import Violation
@@ -176,7 +176,7 @@ def test_characters_do_not_move_between_the_device_and_the_versions(
         for name in ("device", "vllm", "torch", "cuda", "hash")
         if _key_with(world, {name: "zzz"}) != usual
     ]
-    separators = _SEPARATORS[:2] if keys.is_quick() else _SEPARATORS
+    separators = _SEPARATORS if profiles.is_thorough() else _SEPARATORS[:2]
     for (first, second), gap in itertools.product(itertools.permutations(factors, 2), separators):
         found = [
             (f"({a!r}, {b!r})", _key_with(world, {first: a, second: b}))
@@ -252,7 +252,7 @@ def test_characters_do_not_move_between_variables(world: World, tally: Tally) ->
     for gap, equals in itertools.product(_SEPARATORS, ("=", ":", "", '": "', "': '")):
         if "\0" not in gap:
             cases.append(({before: f"x{gap}{after}{equals}y"}, {before: "x", after: "y"}))
-    if keys.is_quick():
+    if not profiles.is_thorough():
         cases = cases[:10]
     names = (long, short, before, after)
     clear = [keys.sure_key(world, _with({}, {name: "123"})) for name in names]

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from startup_plan.harness import key_model, keys, profiles
+from startup_plan.harness import key_model, profiles
 from startup_plan.harness.key_model import MUST, MUST_NOT
 from startup_plan.harness.violation import Violation
 
@@ -191,7 +191,7 @@ def test_the_key_over_histories(
         OneEngine,
         settings=settings(
             max_examples=profiles.scaled(75),
-            stateful_step_count=8 if keys.is_quick() else 15,
+            stateful_step_count=15 if profiles.is_thorough() else 8,
             # A failure is made small by `key_model.smallest`, in a few boots.
             phases=[p for p in settings().phases if p not in {Phase.shrink, Phase.explain}],
         ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness import keys, vllm_configs
+from startup_plan.harness import keys, profiles, vllm_configs
 from startup_plan.harness.engine import UTILIZATION, Engine
 from startup_plan.harness.violation import Violation
 
@@ -109,7 +109,7 @@ def test_new_processes_look_for_the_same_plan(
     world: World, fresh_folder: Callable[[], Path], tally: Tally
 ) -> None:
     """Another hash seed, folder, environment order, port, instance id or pod name is nothing."""
-    cases = _PROCESSES[:1] if keys.is_quick() else _PROCESSES
+    cases = _PROCESSES if profiles.is_thorough() else _PROCESSES[:1]
     running = [_start(world, case, fresh_folder) for case in cases]
     here = keys.sure_key(world, keys.ordered_engine())
     found = [("this process", here)]

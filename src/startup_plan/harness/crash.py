@@ -66,10 +66,18 @@ class Disk:
         start: the disk before the history, all of it settled.
         root: the folder that the paths of the operations lie in.
         model: what an fsync settles.
+        cuts: number of places at which a write may be cut; every one if None.
     """
 
-    def __init__(self, start: Mapping[str, bytes | None], root: str, model: Model) -> None:
+    def __init__(
+        self,
+        start: Mapping[str, bytes | None],
+        root: str,
+        model: Model,
+        cuts: int | None = None,
+    ) -> None:
         """Build the settled tree."""
+        self._cuts = cuts
         self._root = os.path.normpath(root)
         self._model = model
         self._folders: dict[int, dict[str, int]] = {0: {}}
@@ -275,7 +283,7 @@ class Disk:
             yield f"{head}absent", bytes(before)
             if write.data is None:
                 continue
-            for label, data in _damaged(write.data):
+            for label, data in _damaged(write.data, self._cuts):
                 made = bytearray(before)
                 _perform(made, _Write(write.offset, data))
                 yield f"{head}{label}", bytes(made)
@@ -293,10 +301,11 @@ def _choices(options: list[list[_Shape]]) -> Iterator[tuple[_Shape, ...]]:
     yield from itertools.product(*ends)
 
 
-def _damaged(data: bytes) -> Iterator[_Shape]:
+def _damaged(data: bytes, most: int | None) -> Iterator[_Shape]:
     yield "zeros", bytes(len(data))
     yield "garbage", random.Random(len(data)).randbytes(len(data))  # noqa: S311  # rubbish, not a secret
-    for cut in range(1, len(data)):
+    step = 1 if most is None else max(1, len(data) // most)
+    for cut in range(1, len(data), step):
         yield f"torn:{cut}", data[:cut]
 
 
@@ -344,6 +353,7 @@ def crash_states(
     root: str,
     history: Sequence[Operation],
     model: Model,
+    cuts: int | None = None,
 ) -> Iterator[tuple[StateId, int, Tree]]:
     """Every legal state of the disk after a power loss at any point of `history`.
 
@@ -353,6 +363,7 @@ def crash_states(
         root: the folder that the paths lie in.
         history: the operations.
         model: the persistence model.
+        cuts: number of places at which a write may be cut; every one if None.
 
     Yields:
         The id, the number of operations done, and the tree; nothing for a point at which no other
@@ -361,7 +372,7 @@ def crash_states(
     Raises:
         UnmodelledError: the history contains an operation without a meaning.
     """
-    disk = Disk(start, root, model)
+    disk = Disk(start, root, model, cuts)
     for done in range(len(history) + 1):
         moved = done == 0 or disk.apply(history[done - 1])
         if moved or done == len(history):

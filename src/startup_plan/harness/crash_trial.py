@@ -82,6 +82,7 @@ class CrashTrial:
         scratch: an empty folder on a fast disk; each state is laid there anew.
         largest: distinct disks that are all tried.
         seed: of the sample, where there are more.
+        cuts: number of places at which a write may be cut; every one if None.
 
     Attributes:
         counts: (model, verdict) -> states.
@@ -95,6 +96,7 @@ class CrashTrial:
         scratch: Path | str,
         largest: int = LARGEST,
         seed: int = 0,
+        cuts: int | None = None,
     ) -> None:
         """Let the workload happen on a healthy disk and note its operations."""
         self.world = world
@@ -104,6 +106,7 @@ class CrashTrial:
         self._readers: dict[int, Reader] = {}
         self._scratch = str(scratch)
         self._largest = largest
+        self._cuts = cuts
         self._random = random.Random(seed)  # noqa: S311  # a sample, not a secret
         self._root = os.path.dirname(world.cache_root)
         self._engines = [_engine("engine A", "aaaaaaaaaa")]
@@ -151,7 +154,7 @@ class CrashTrial:
         end = len(self.history)
         for model in MODELS.values():
             for state, done, tree in crash_states(
-                self.workload, self.start, self._root, self.history, model
+                self.workload, self.start, self._root, self.history, model, self._cuts
             ):
                 yield Found(state, done, tree)
                 if done == end:

@@ -14,7 +14,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from . import profiles, vllm_configs
+from . import vllm_configs
 from .engine import UTILIZATION, Engine
 from .simulation import GIB
 from .subject import load_subject
@@ -80,11 +80,6 @@ def idle_variables() -> tuple[Variable, ...]:
         for variable in vllm_configs.VARIABLES
         if variable.moves is False and not variable.hashed and variable.name not in _NOT_VARIED
     )
-
-
-def is_quick() -> bool:
-    """Whether the profile in force asks for the inner loop's short run."""
-    return profiles.scaled(100) < 100
 
 
 def look(

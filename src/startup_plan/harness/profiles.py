@@ -25,7 +25,7 @@ def register() -> None:
     settings.register_profile(
         "ci", common, derandomize=True, database=None, report_multiple_bugs=False
     )
-    settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
+    settings.register_profile("quick", settings.get_profile("ci"), max_examples=10)
     settings.register_profile("nightly", common, max_examples=2000, report_multiple_bugs=False)
     settings.register_profile(
         "mutation",
@@ -34,6 +34,11 @@ def register() -> None:
         phases=(Phase.explicit, Phase.generate),
         suppress_health_check=tuple(HealthCheck),
     )
+
+
+def is_thorough() -> bool:
+    """Whether the profile in force asks for as many examples as `ci` does, or more."""
+    return settings().max_examples >= 100
 
 
 def scaled(examples: int) -> int:

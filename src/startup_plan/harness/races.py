@@ -20,8 +20,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 from unittest import mock
 
-from hypothesis import settings
-
+from . import profiles
 from .boot import gib
 from .reader import Reader, plain_engine
 from .sequencer import Leg, Stage, nested
@@ -376,7 +375,7 @@ def _worth(operations: Sequence[Operation]) -> list[int]:
     A stop before an operation that commutes with everything (fsync, close) is the same as a stop
     before the next one. Where few examples are asked for, looks are left out as well.
     """
-    thorough = settings().max_examples >= 100
+    thorough = profiles.is_thorough()
     return [
         found.index
         for found in operations

@@ -16,8 +16,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-from hypothesis import settings
-
+from . import profiles
 from .boot import gib
 from .engine import Engine
 from .faults import ERRORS, EndlessError, Trace, fail_at, kill_at, recording
@@ -67,17 +66,12 @@ class Attempt(NamedTuple):
     result: BootResult
 
 
-def is_thorough() -> bool:
-    """Whether the profile asks for as many examples as `ci` does, or more."""
-    return settings().max_examples >= 100
-
-
 def errors() -> tuple[str, ...]:
     """Names of the errors to try: all of SAVE-01, or two where the profile asks for few examples.
 
     Which of them it is rarely matters to a subject, which operation it hits always does.
     """
-    return ERRORS if is_thorough() else ERRORS[:2]
+    return ERRORS if profiles.is_thorough() else ERRORS[:2]
 
 
 @final
@@ -152,7 +146,7 @@ class SaveTrial:
         """Boot to the save of `value` bytes.
 
         Args:
-            fault: what happens during the save.
+            fault: what happens during the save; nothing, but that its operations are counted.
             value: handed over for saving.
             neighbour: bytes of the device that are taken by another process.
             again: whether the disk is put back first.
@@ -320,7 +314,7 @@ class SaveTrial:
         log = self.world.simulation.log
         already = len(log)
         try:
-            with fault or contextlib.nullcontext():
+            with fault or recording(self.root):
                 yield
         except EndlessError as error:
             # An endless save is an endless boot: as bad as one that raises.

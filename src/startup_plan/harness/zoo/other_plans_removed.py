@@ -10,9 +10,10 @@ seed(
     (
         "    for entry in durable:\n",
         (
-            "    for name in os.listdir(folder):\n"
-            '        if name.endswith(".json") and name != os.path.basename(path):\n'
-            "            os.unlink(os.path.join(folder, name))\n"
+            "    with contextlib.suppress(OSError):\n"
+            "        for name in os.listdir(folder):\n"
+            '            if name.endswith(".json") and name != os.path.basename(path):\n'
+            "                os.unlink(os.path.join(folder, name))\n"
             "    for entry in durable:\n"
         ),
     ),

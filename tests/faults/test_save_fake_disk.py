@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 AMPLE: Final = 2**30
 """Bytes of a disk that is not full."""
 
-PATIENCE: Final = 20.0
+PATIENCE: Final = 5.0
 """Seconds for a save that takes milliseconds."""
 
 STEPS: Final = 12

@@ -17,6 +17,7 @@ from unittest import mock
 
 import pytest
 
+from startup_plan.harness import profiles
 from startup_plan.harness.boot import gib
 from startup_plan.harness.faults import intrude_at, kill_at, recording
 from startup_plan.harness.save_trial import SaveTrial
@@ -213,6 +214,8 @@ def test_a_save_that_stops_inside_another_does_no_harm(
     world: World, tally: Tally, over_old: bool
 ) -> None:
     """Wherever the other saver stops for good, one whole plan is there, or the one from before."""
+    if not over_old and not profiles.is_thorough():
+        pytest.skip("a profile for the inner loop: overwrites are enough")
     tried = 0
     with _one_pid():
         pair = Pair(world, over_old=over_old, a_is_longer=False)

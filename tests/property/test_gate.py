@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from startup_plan.harness import profiles
@@ -144,6 +144,8 @@ class _Whole:
     | st.integers(80 * GIB, 2**40)
     | st.floats(1.0, 1e12)
 )
+@example(handed=60 * GIB)  # within what is free, beyond the budget
+@example(handed=100 * GIB)
 def test_what_makes_no_sense_is_not_applied_later(
     world: World, fresh_folder: Folders, tally: Tally, handed: Any
 ) -> None:

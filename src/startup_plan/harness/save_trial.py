@@ -67,11 +67,11 @@ class Attempt(NamedTuple):
 
 
 def errors() -> tuple[str, ...]:
-    """Names of the errors to try: all of SAVE-01, or two where the profile asks for few examples.
+    """Names of the errors to try: all of SAVE-01, or one where the profile asks for few examples.
 
     Which of them it is rarely matters to a subject, which operation it hits always does.
     """
-    return ERRORS if profiles.is_thorough() else ERRORS[:2]
+    return ERRORS if profiles.is_thorough() else ERRORS[:1]
 
 
 @final
@@ -267,7 +267,7 @@ class SaveTrial:
 
     def brief(self, error: BaseException) -> str:
         """An exception in a few words that are the same in every run."""
-        said = error.strerror if isinstance(error, OSError) else str(error)
+        said = (error.strerror if isinstance(error, OSError) else None) or str(error)
         return self.blot(f"{type(error).__name__}: {said}")
 
     def describe(self, operation: Operation) -> str:

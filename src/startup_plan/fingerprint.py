@@ -132,8 +132,10 @@ def _spell_object(value: Any, path: str, depth: int) -> list[object]:
     return [kind.__qualname__, text]
 
 
-def _brief(value: object) -> object:
+def _brief(value: Any) -> object:
     """`value` for the account that a plan carries: short values whole, long ones by digest."""
+    if type(value) in _PLAIN and type(value) is not str:
+        return value
     text = value if type(value) is str else _text(value)
     if len(text) <= _LONGEST:
         return value

@@ -77,7 +77,7 @@ def test_subject_is_loaded_before_any_worker(mini_suite: MiniSuite, tmp_path: Pa
         (["--require", "ptrace,magic"], "unknown capability 'magic': the known ones are torch"),
         (["--quick", "--profile", "ci"], "leave out --quick or --profile"),
         (["--profile", "hard"], "'hard' is not one of"),
-        (["--state", "crash[k=3]"], "unknown crash state ID 'crash[k=3]'"),
+        (["--state", "crash[k=3]"], "'crash[k=3]' spells no crash state"),
         (["--seed", "-1"], "-1 is not in the range"),
         (["-n", "many"], "'many' is not a valid integer"),
         (["--json", "/"], "cannot write the report /"),

@@ -209,7 +209,7 @@ def test_numbers(tally, number):
         for profile in ("quick", "ci")
     ]
 
-    assert counts == [20, 100]
+    assert counts == [10, 100]
 
 
 def test_local_source_does_not_decide_what_is_tried(gate_request: Any) -> None:

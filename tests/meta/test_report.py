@@ -65,14 +65,17 @@ def test_violation_found_by_a_foreign_test_counts(judge: Judge) -> None:
 
 
 def test_shortest_told_story_is_shown(judge: Judge) -> None:
-    """Of several counterexamples the shortest is shown, and a told one before a made-up one."""
+    """The shortest story comes first, a told one before a made-up one; others in brief."""
     stories = [("raised X", False), ("a longer story", True), ("a story", True)]
     records = [
         Record(f"t{n}", ("KEY-01",), "failed", violated=("KEY-01",), story=story, told=told)
         for n, (story, told) in enumerate(stories)
     ]
 
-    assert status_of(judge(*records), "KEY-01") == ("violated", "a story")
+    assert status_of(judge(*records), "KEY-01") == (
+        "violated",
+        "a story\nalso: a longer story",
+    )
 
 
 def test_not_run_gives_its_reason(judge: Judge) -> None:

@@ -10,6 +10,7 @@ from . import vllm_configs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_PLAIN: Final = frozenset({str, int, float, bool})
 UTILIZATION: Final = "cache_config.gpu_memory_utilization"
 
 
@@ -106,7 +107,9 @@ class Engine:
     def set(self, path: str, value: Any) -> None:
         """Change one setting by its dotted path; physics follows."""
         vllm_configs.set_setting(self.config, path, value)
-        self._copy = None
+        # Copies follow plain values by themselves; only another structure asks for a new copier.
+        if type(value) not in _PLAIN or type(vllm_configs.setting(path).default) not in _PLAIN:
+            self._copy = None
         setting = vllm_configs.setting(path)
         counts = (setting.moves or setting.hashed) and value != setting.default
         self._note(path, value, setting.bytes_at(value), counts=bool(counts))

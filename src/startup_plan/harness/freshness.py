@@ -9,12 +9,13 @@ nothing has changed each time; where it cannot, the modules are executed again.
 
 from __future__ import annotations
 
-import copy
 import functools
 import operator
 import re
 import types
 from typing import TYPE_CHECKING, Any, Final, final
+
+from .vllm_stubs import StubLogger, StubPlatform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,14 +46,14 @@ class Pristine:
         modules: the modules, freshly executed.
     """
 
-    __slots__ = ("_caches", "_containers", "_names", "_spaces", "provable")
+    __slots__ = ("_bare", "_caches", "_names", "_spaces", "provable")
 
     def __init__(self, modules: Iterable[types.ModuleType]) -> None:
         """Take stock of everything that could change."""
         modules = list(modules)
         self._names = frozenset(module.__name__ for module in modules)
-        self._spaces: list[tuple[Any, list[str], list[Any]]] = []
-        self._containers: list[tuple[Any, Any]] = []
+        self._spaces: list[tuple[Any, list[Any], list[Any]]] = []
+        self._bare: list[types.FunctionType] = []
         self._caches: list[Any] = []
         self.provable = True
         try:
@@ -67,10 +68,15 @@ class Pristine:
             return False
         for cache in self._caches:
             cache.cache_clear()
+        if any(map(vars, self._bare)):
+            return False
         for space, names, values in self._spaces:
-            if list(space) != names or not all(map(operator.is_, space.values(), values)):
+            held = space.values() if hasattr(space, "values") else space
+            if len(space) != len(values) or not (
+                all(map(operator.is_, space, names)) and all(map(operator.is_, held, values))
+            ):
                 return False
-        return all(container == before for container, before in self._containers)
+        return True
 
     def _space(self, space: Any, seen: set[int]) -> None:
         self._spaces.append((space, list(space), list(space.values())))
@@ -91,6 +97,8 @@ class Pristine:
         elif isinstance(value, type):
             if value.__module__ in self._names:
                 self._space(value.__dict__, seen)
+                for kind in (*value.__mro__[1:], type(value)):
+                    self._admit(kind, seen)
         elif isinstance(value, (staticmethod, classmethod)):
             self._admit(value.__func__, seen)
         elif isinstance(value, property):
@@ -101,7 +109,7 @@ class Pristine:
                 self._admit(item, seen)
         elif type(value) in {dict, list, set}:
             self._container(value)
-        elif home.startswith("startup_plan.harness") or home in {"typing", "__future__"}:
+        elif isinstance(value, (StubLogger, StubPlatform)) or home in {"typing", "__future__"}:
             return
         else:
             raise _UnprovableError(repr(type(value)))
@@ -112,7 +120,11 @@ class Pristine:
         state = {k: v for k, v in vars(function).items() if k not in {"__wrapped__", "__final__"}}
         if function.__closure__ is not None or state:
             raise _UnprovableError(function.__qualname__)
-        self._spaces.append((vars(function), list(vars(function)), list(vars(function).values())))
+        if vars(function):
+            space = vars(function)
+            self._spaces.append((space, list(space), list(space.values())))
+        else:
+            self._bare.append(function)
         defaults = (function.__defaults__ or ()) + tuple((function.__kwdefaults__ or {}).values())
         for default in defaults:
             if type(default) in {dict, list, set}:
@@ -123,7 +135,20 @@ class Pristine:
     def _container(self, value: Any) -> None:
         if not _plain(value):
             raise _UnprovableError("a container of something else than plain values")
-        self._containers.append((value, copy.deepcopy(value)))
+        self._take_stock(value)
+
+    def _take_stock(self, value: Any) -> None:
+        """Note a container and those inside it: what they hold, in which order, by identity."""
+        if type(value) is dict:
+            self._spaces.append((value, list(value), list(value.values())))
+            inside: Iterable[Any] = value.values()
+        elif type(value) in {list, set, tuple, frozenset}:
+            self._spaces.append((value, list(value), list(value)))
+            inside = value
+        else:
+            return
+        for item in inside:
+            self._take_stock(item)
 
 
 def _plain(value: Any) -> bool:

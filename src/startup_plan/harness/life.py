@@ -27,6 +27,7 @@ from .faults import Trace, kill_at
 from .interpose import patched
 from .life_history import Event, History, base_of, short
 from .life_judges import JUDGES
+from .reader import OPTIONAL, stripped
 from .simulation import GIB, MIB
 from .violation import Violation
 
@@ -55,10 +56,10 @@ _UPGRADES: Final = (
     ("hip", None),
 )  # fmt: skip
 _ENGINES: Final[dict[str, Callable[[str], Engine]]] = {
-    "engine": Engine,
-    "replica 0": lambda name: Engine(name, replica=0, replicas=2),
-    "replica 1": lambda name: Engine(name, replica=1, replicas=2, placement=(1,)),
-    "pair": lambda name: Engine(name, world_size=2),
+    "engine": lambda name: stripped(Engine(name)),
+    "replica 0": lambda name: stripped(Engine(name, replica=0, replicas=2)),
+    "replica 1": lambda name: stripped(Engine(name, replica=1, replicas=2, placement=(1,))),
+    "pair": lambda name: stripped(Engine(name, world_size=2)),
 }
 _BOOTS: Final = st.sampled_from((0, 1, 2))
 _NOTHING: Final = ("", None, None)
@@ -68,7 +69,8 @@ _CHANGES: Final[tuple[tuple[str, Any, Any], ...]] = (
     *(
         (found.path, found.alternates[0], found.default)
         for found in vllm_configs.SETTINGS
-        if found.moves and found.path != UTILIZATION and not found.path.startswith("parallel_")
+        if found.moves and found.path != UTILIZATION
+        if not found.path.startswith(("parallel_", *OPTIONAL))
     ),
     *(
         (found.name, found.alternates[0], None)
@@ -108,7 +110,7 @@ class Life(RuleBasedStateMachine):
         self._judge = JUDGES[judged]
         self._history = History()
         self._moves = 0
-        self._engines = {"engine": Engine()}
+        self._engines = {"engine": _ENGINES["engine"]("engine")}
         self._engine = self._engines["engine"]
         self._changed = {"engine": _NOTHING}
 

@@ -23,12 +23,20 @@ if TYPE_CHECKING:
 
     from .world import World
 
-_OPTIONAL: Final = tuple(
+OPTIONAL: Final = tuple(
     setting.path
     for setting in vllm_configs.SETTINGS
     if setting.default == {} and None in setting.alternates
 )
 """Parts of a configuration that are None unless somebody asks for them."""
+
+
+def stripped(engine: Engine) -> Engine:
+    """`engine` without the optional parts of a configuration, as most are."""
+    for path in OPTIONAL:
+        if path.rpartition(".")[0] not in OPTIONAL:
+            engine.set(path, None)
+    return engine
 
 
 def plain_engine(name: str = "engine") -> Engine:
@@ -37,10 +45,7 @@ def plain_engine(name: str = "engine") -> Engine:
     Its key is quick to compute and its plan is short, which is what makes every bit of it worth
     trying. Its config hash is fixed: no test of reading depends on how that comes about.
     """
-    engine = Engine(name)
-    for path in _OPTIONAL:
-        if path.rpartition(".")[0] not in _OPTIONAL:
-            engine.set(path, None)
+    engine = stripped(Engine(name))
     engine.hash_override = "5ca1ab1e00"
     return engine
 

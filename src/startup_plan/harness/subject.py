@@ -89,7 +89,7 @@ class Subject:
         self.missing: tuple[str, ...] = ()
         self._instances: list[ModuleType] = []
         self._pristine: Pristine | None = None
-        with _bench():
+        with self.out_of_the_way(), _bench():
             module = self._execute()
         self.missing = tuple(f for f in FUNCTIONS if not callable(getattr(module, f, None)))
         if len(self.missing) == len(FUNCTIONS):
@@ -138,7 +138,8 @@ class Subject:
                     sys.modules[name] = module
 
     def _execute(self) -> ModuleType:
-        modules = []
+        modules: list[ModuleType] = []
+        owned = {unit.name for unit in self._units}
         for unit in self._units:
             module = ModuleType(unit.name)
             module.__file__ = unit.file
@@ -150,7 +151,7 @@ class Subject:
         for unit, module in zip(self._units, modules, strict=True):
             exec(unit.code, module.__dict__)
             parent, _, leaf = unit.name.rpartition(".")
-            if parent in sys.modules:
+            if parent in owned:
                 setattr(sys.modules[parent], leaf, module)
         self._instances = modules
         return modules[-1]

@@ -163,6 +163,11 @@ class StubModule(ModuleType):
             return found
         raise _refuse(self.__name__, name)
 
+    def __call__(self, *_arguments: object, **_options: object) -> Any:
+        """Refuse: what was imported as a name turned out to be no more than a module path."""
+        parent, _, leaf = self.__name__.rpartition(".")
+        raise _refuse(parent, leaf)
+
 
 @final
 class EnvsModule(StubModule):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from .boot import gib
 from .crash import crash_states
 from .crash_model import MODELS, StateId, Tree
-from .faults import kill_at, recording
+from .faults import fail_at, kill_at, recording
 from .interpose import patched
 from .reader import Reader, plain_engine
 from .simulation import GIB
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .engine import Engine
+    from .faults import Trace
     from .operation import Operation
     from .reader import Reading
     from .world import World
 
-WORKLOADS: Final = ("first-save", "overwrite", "two-engines", "after-a-kill")
+WORKLOADS: Final = ("first-save", "overwrite", "two-engines", "after-a-kill", "failed-fsync")
 NEIGHBOUR: Final = 2 * GIB
 LARGEST: Final = 3500
 """Distinct disks of one workload that are all tried; beyond that, cuts are drawn from a seed."""
@@ -113,7 +114,7 @@ class CrashTrial:
         if workload == "two-engines":
             self._engines.append(_engine("engine B", "bbbbbbbbbb"))
         self._before: list[int | None] = [None] * len(self._engines)
-        if workload in {"overwrite", "after-a-kill"}:
+        if workload in {"overwrite", "after-a-kill", "failed-fsync"}:
             self._save(0, _VALUES[0])
             self._before[0] = _VALUES[0]
         if workload == "after-a-kill":
@@ -124,7 +125,8 @@ class CrashTrial:
         for number in range(len(self._engines)):
             value = _VALUES[1] + number
             first = len(self.history)
-            self.history += self._save(number, value)
+            fault = _failing_fsync(self._root) if workload == "failed-fsync" else None
+            self.history += self._save(number, value, fault)
             self.steps.append(Step(number, value, first, len(self.history)))
         if not any(op.opens_for_writing for op in self.history):
             raise Violation(None, "a save on a healthy disk wrote nothing that can be followed")
@@ -184,7 +186,9 @@ class CrashTrial:
                 yield from self._judge(found.state, step, promised, seen[digest, step.engine])
 
     def _promises(self, found: Found) -> set[int]:
-        """Engines whose save had returned."""
+        """Engines whose save had returned, and with that promised its plan."""
+        if self.workload == "failed-fsync":
+            return set()  # such a save has every right to have failed
         before = found.done + (1 if found.state.k == "returned" else 0)
         return {step.engine for step in self.steps if step.last < before}
 
@@ -243,6 +247,15 @@ def _engine(name: str, config_hash: str) -> Engine:
     engine.set("cache_config.gpu_memory_utilization", 0.5)
     engine.hash_override = config_hash
     return engine
+
+
+def _failing_fsync(root: str) -> Trace:
+    """The first fsync of a file fails: its data may be lost, whatever a later one says."""
+
+    def of_a_file(operation: Operation) -> bool:
+        return operation.name in {"fsync", "fdatasync"} and not os.path.isdir(operation.path)
+
+    return fail_at(root, 1, "EIO", matching=of_a_file)
 
 
 def _outcome(reading: Reading) -> str:

@@ -38,6 +38,7 @@ from startup_plan.harness.plugin_fixtures import (
 )
 from startup_plan.harness.plugin_hypothesis import load_profile
 from startup_plan.harness.plugin_ledger import Catalogue, Ledger
+from startup_plan.harness.plugin_watchdog import Watchdog
 from startup_plan.harness.plugin_witness import Witness
 from startup_plan.harness.register import Register, load_register
 from startup_plan.harness.report import SubjectFacts, SuiteFacts
@@ -90,6 +91,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--gate-scratch", type=Path, metavar="FOLDER", help="where simulated disks lie")
 
 
+LIMIT: Final = 180.0
+"""Seconds after which a test of a subject is taken to hang; the longest needs a tenth of that."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Check the options, load the profile, and hang in the hooks that this process needs."""
@@ -98,6 +103,8 @@ def pytest_configure(config: pytest.Config) -> None:
     session = _Session(config)
     config.pluginmanager.register(session, "startup-plan-session")
     config.pluginmanager.register(session.witness(), "startup-plan-witness")
+    limit = LIMIT if profiles.is_thorough() else LIMIT / 4
+    config.pluginmanager.register(Watchdog(limit), "startup-plan-watchdog")
 
 
 class _Session:

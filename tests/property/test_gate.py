@@ -88,6 +88,8 @@ def test_free_memory_decides_to_the_byte(
 @pytest.mark.requirement("GATE-02")
 @settings(max_examples=profiles.scaled(100))
 @given(size=SIZES)
+@example(size=2**53 + 1)
+@example(size=HUGE - 1)
 def test_the_value_applied_is_the_value_saved(
     world: World, fresh_folder: Folders, tally: Tally, size: int
 ) -> None:

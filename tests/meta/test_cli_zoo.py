@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -267,13 +268,18 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
         'description = "It waits for ever while it is imported."\n'
     )
     command = [sys.executable, "-c", _DRIVER, str(folder), "zoo", "--run"]
+    listener = os.open(hello, os.O_RDONLY | os.O_NONBLOCK)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        ended = os.pidfd_open(process.pid)
         try:
-            blocked = int(hello.read_text())
+            assert select.select([listener, ended], [], [], 60)[0] == [listener]
+            blocked = int(os.read(listener, 32))
             process.send_signal(signal.SIGINT)
             out, _ = process.communicate(timeout=60)
         finally:
             process.kill()
+            os.close(listener)
+            os.close(ended)
 
     assert (process.returncode, out.strip().partition(" (")[0]) == (130, "PARTIAL: 1 not tried")
     with pytest.raises(ProcessLookupError):

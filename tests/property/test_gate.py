@@ -146,6 +146,7 @@ class _Whole:
     | st.integers(80 * GIB, 2**40)
     | st.floats(1.0, 1e12)
 )
+@example(handed=48 * GIB + 1)
 @example(handed=60 * GIB)  # within what is free, beyond the budget
 @example(handed=100 * GIB)
 def test_what_makes_no_sense_is_not_applied_later(

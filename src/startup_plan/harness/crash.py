@@ -184,6 +184,8 @@ class Disk:
         inode = self._find(operation.path)
         if inode is None:
             raise UnmodelledError(f"{operation} moved what the model does not know")
+        if inode == self._find(operation.target):
+            return  # two names of one file: POSIX lets both be
         self._group += 1
         self._wait(operation.target, inode, group=self._group)
         self._wait(operation.path, None, group=self._group)

@@ -24,10 +24,9 @@ import time
 from typing import Any, Final, final
 
 import torch
+from vllm import envs
 from vllm.logger import init_logger
 from vllm.platforms import current_platform
-
-from vllm import envs
 
 logger = init_logger(__name__)
 

@@ -361,9 +361,9 @@ def test_unknown_name_is_refused_where_it_is_used(tmp_path: Path, line: str, use
 
 _HERE: Final = (
     "import torch\n"
-    "from vllm.logger import init_logger\n"
-    "from vllm.platforms import current_platform\n\n"
     "from vllm import envs\n"
+    "from vllm.logger import init_logger\n"
+    "from vllm.platforms import current_platform\n"
 )
 _MOVED: Final = (
     "import torch\n"

@@ -12,6 +12,7 @@ import enum
 import hashlib
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from .memory_settings import excluded_fields, variable_counts
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 _DEEPEST: Final = 16
 _LONGEST: Final = 96
+_SECRET: Final = re.compile(r"token$|secret|passw|credential|api_?key", re.IGNORECASE)
 _EMPTY: Final[tuple[object, ...]] = ([], {"mapping": []}, {"set": []})
 
 
@@ -65,12 +67,20 @@ def account_of(config: Any, settings: dict[str, Any], head: str = "") -> dict[st
             account |= account_of(section, spelled, f"{head}{name}.")
         elif spelled not in _EMPTY:
             account[head + name] = _brief(spelled)
-    return account
+    return without_secrets(account)
 
 
 def environment_of(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of an environment that count, sorted by name (KEY-11)."""
     return {name: environ[name] for name in sorted(environ) if variable_counts(name)}
+
+
+def without_secrets(account: Mapping[str, object]) -> dict[str, object]:
+    """`account` with what its names say is secret replaced by a digest: a plan is no safe."""
+    return {
+        name: _digest(_text(value)) if _SECRET.search(name) else value
+        for name, value in account.items()
+    }
 
 
 def _spell_section(section: Any, path: str, depth: int) -> dict[str, object]:
@@ -99,7 +109,7 @@ def _spell(value: Any, path: str, depth: int) -> object:
         return [_spell(item, path, depth + 1) for item in value]
     if isinstance(value, enum.Enum):
         return {"enum": [kind.__name__, value.name]}
-    if hasattr(value, "__dataclass_fields__") and kind is not type:
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
         return _spell_section(value, path, depth + 1)
     if isinstance(value, dict):
         pairs = [
@@ -139,6 +149,10 @@ def _brief(value: Any) -> object:
     text = value if type(value) is str else _text(value)
     if len(text) <= _LONGEST:
         return value
+    return _digest(text)
+
+
+def _digest(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 

@@ -8,6 +8,7 @@ profiling run and a line in the log, never a boot.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 from typing import Any, final
@@ -152,9 +153,15 @@ def _keep_account(found: Lookup, config: Any) -> None:
     This is done when a boot turns out to measure, which takes seconds, so that neither a boot that
     applies nor the save pays for it.
     """
-    if found.fingerprint is not None and found.account is None:
-        settings = fingerprint.account_of(config, found.factors["settings"])
-        found.account = found.factors | {"settings": settings}
+    if found.fingerprint is None or found.account is not None:
+        return
+    found.account = {}
+    # Nobody decides by the account, so nothing that is odd about a setting may end a boot here.
+    with contextlib.suppress(Exception):
+        found.account = found.factors | {
+            "settings": fingerprint.account_of(config, found.factors["settings"]),
+            "environment": fingerprint.without_secrets(found.factors["environment"]),
+        }
 
 
 def _candidate(found: Lookup) -> tuple[Plan | None, str]:

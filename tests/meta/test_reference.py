@@ -154,6 +154,21 @@ def test_a_huge_account_still_makes_a_plan_that_can_be_read() -> None:
     assert (len(data) <= plan.MAX_PLAN_BYTES, plan.decode(data, "0" * 16).factors) == (True, {})
 
 
+def test_secrets_do_not_reach_a_plan(world: World) -> None:
+    """A plan can be read by other users, so what is called a token or a key is told by digest."""
+    engine = Engine()
+    engine.environ |= {"VLLM_HUB_TOKEN": "hush-hush", "VLLM_ROUTE": "plain-to-see"}
+    world.boot(engine)
+    with open(world.plans()[0], encoding="utf-8") as stream:
+        text = stream.read()
+
+    assert ("hush-hush" in text, "VLLM_HUB_TOKEN" in text, "plain-to-see" in text) == (
+        False,
+        True,
+        True,
+    )
+
+
 def test_importing_the_package_imports_nothing_heavy() -> None:
     """Neither torch nor vLLM nor Hypothesis comes with `import startup_plan`."""
     heavy = ("torch", "vllm", "hypothesis", "pytest", "rich", "click", "importlib.metadata")

@@ -17,6 +17,7 @@ _COMMANDS: Final = {
     "plans": ("startup_plan.cli_plans", "List the plans of a cache root."),
     "fuzz": ("startup_plan.cli_fuzz", "Fuzz a subject's look-up, guided by coverage."),
     "explain": ("startup_plan.cli_plans", "Say what a plan holds and which factors differ."),
+    "bench": ("startup_plan.cli_bench", "Measure a server's start-up, phase by phase."),
 }
 """Name of a command: the module that defines it under that name, and what it does."""
 

@@ -35,7 +35,7 @@ class ProcessGroup:
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str], output: Path) -> None:
         """Start `command`; what it and its descendants print goes to the file `output`."""
         self._gone = False
-        self._was_subreaper = _adopt_orphans(enable=True)
+        self._was_subreaper = adopt_orphans(enable=True)
         with output.open("wb") as file:
             self._process = subprocess.Popen(  # noqa: S603
                 command,
@@ -58,7 +58,7 @@ class ProcessGroup:
     ) -> None:
         """End whatever is left of the group."""
         self.end(gently=False)
-        _adopt_orphans(enable=self._was_subreaper)
+        adopt_orphans(enable=self._was_subreaper)
 
     @property
     def status(self) -> int | None:
@@ -143,7 +143,7 @@ class StopSignals:
         self.count += 1
 
 
-def _adopt_orphans(*, enable: bool) -> bool:
+def adopt_orphans(*, enable: bool) -> bool:
     """Let orphaned descendants become children of this process; give what was set before.
 
     Best effort: where the kernel has no such call, orphans are reaped by the init process.

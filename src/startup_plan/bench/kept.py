@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a benchmark has kept of each server, read back from its folder."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from startup_plan.bench.errors import RefusalError
+from startup_plan.bench.logs import Log, read_log
+from startup_plan.bench.results import NAME, SCHEMA
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class KeptRun:
+    """What is kept of one server.
+
+    Args:
+        name: phase and round, in words.
+        phase: the phase.
+        repeat: the round.
+        launched: when, in seconds of the epoch.
+        log_path: the file of its log.
+        log: that log, read.
+        environment: what it was launched with, less secrets.
+        evidence: what it left in the caches, see `evidence.collect`.
+    """
+
+    name: str
+    phase: str
+    repeat: int
+    launched: float
+    log_path: Path
+    log: Log
+    environment: dict[str, str]
+    evidence: dict[str, dict[str, Any]]
+
+    def where(self, line: int) -> str:
+        """Name a line of its log."""
+        return f"runs/{self.repeat}-{self.phase}/server.log line {line}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why something was not reused.
+
+    Args:
+        name: which of the known causes.
+        run: the server it was seen in.
+        facts: what shows it.
+        remedy: what to do.
+    """
+
+    name: str
+    run: str
+    facts: tuple[str, ...]
+    remedy: str
+
+
+def load_results(folder: Path) -> dict[str, Any]:
+    """Read `results.json`.
+
+    Raises:
+        RefusalError: `folder` holds no benchmark that can be read.
+    """
+    try:
+        document: Any = json.loads((folder / NAME).read_bytes())
+    except OSError as error:
+        raise RefusalError(
+            f"{folder}: holds no {NAME} ({error.strerror}); give the --output-dir of a benchmark"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise RefusalError(f"{folder / NAME}: no JSON ({error})") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise RefusalError(f"{folder / NAME}: not results of a benchmark with schema {SCHEMA}")
+    return document
+
+
+def load_run(folder: Path, entry: dict[str, Any]) -> KeptRun | None:
+    """Read what is kept of one server, given its entry in the results; None if it has no log."""
+    here = folder / entry["folder"]
+    path = here / "server.log"
+    try:
+        log = read_log(path)
+    except OSError:
+        return None  # it was never launched
+    evidence = {"factors": {}, "tuned": {}, "sources": {}, **_object(here / "evidence.json")}
+    return KeptRun(
+        name=f"{entry['phase']}, round {entry['repeat']}",
+        phase=entry["phase"],
+        repeat=entry["repeat"],
+        launched=dt.datetime.fromisoformat(entry["launched"]).timestamp(),
+        log_path=path,
+        log=log,
+        environment=_object(here / "environment.json"),
+        evidence=evidence,
+    )
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        document: Any = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server that does as it is told: it prints what vLLM prints, and misbehaves on request.
 
-python scripted_server.py --port PORT [--script FILE] [BEHAVIOUR …]
+python scripted_server.py --port PORT [--witness FILE] [--hello FIFO] [BEHAVIOUR …]
+
+With --witness it writes down when it could first say that it is healthy, and when it first did. With
+--hello it tells its process id to whoever reads the FIFO once it is stuck in a request or in silence.
 
 It keeps an artifact and a plan in its cache root as vLLM would, so that the phases mean something.
 The behaviours are the keys of `BEHAVIOURS`; a behaviour may be given for one phase only, as in
@@ -10,6 +13,7 @@ The behaviours are the keys of `BEHAVIOURS`; a behaviour may be given for one ph
 
 from __future__ import annotations
 
+import argparse
 import http.server
 import json
 import os
@@ -179,6 +183,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     boot: Boot
     late: threading.Event
     witness: str | None = None
+    hello: str | None = None
 
     def do_GET(self) -> None:
         """Answer the question for health."""
@@ -189,7 +194,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         healthy = self.late.is_set() and not self.boot.has("unhealthy")
         if healthy and self.witness is not None:
-            note_first_healthy(self.witness)
+            note(self.witness, "said")
         self.send_response(200 if healthy else 503)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -203,7 +208,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if self.boot.has("stuck"):
-            signal.pause() if threading.current_thread() is threading.main_thread() else wait()
+            wait(self.hello)
         if self.boot.has("error"):
             self.reply(500, {"error": "the scripted error"})
             return
@@ -242,17 +247,21 @@ def answer(boot: Boot, body: dict[str, Any]) -> dict[str, Any]:
     return {"id": f"cmpl-{number}", "created": number, "choices": [choice]}
 
 
-def wait() -> None:
-    """Wait until somebody ends this process."""
+def wait(hello: str | None) -> None:
+    """Tell who this is, and wait until somebody ends it."""
+    if hello is not None:
+        with open(hello, "w", encoding="ascii") as pipe:
+            pipe.write(str(os.getpid()))
     threading.Event().wait()
 
 
-def note_first_healthy(path: str) -> None:
-    """Write down when this was first healthy, on the clock that all processes share."""
-    if not os.path.exists(path):
-        with open(f"{path}.new", "w", encoding="ascii") as file:
-            file.write(repr(time.monotonic()))
-        os.replace(f"{path}.new", path)
+def note(path: str, what: str) -> None:
+    """Write down when something happened for the first time, on the clock of all processes."""
+    now = time.monotonic()
+    if not os.path.exists(f"{path}.{what}"):
+        with open(f"{path}.{what}.new", "w", encoding="ascii") as file:
+            file.write(repr(now))
+        os.replace(f"{path}.{what}.new", f"{path}.{what}")
 
 
 def leave_child(boot: Boot, held: http.server.HTTPServer) -> None:
@@ -285,33 +294,39 @@ def leave_child(boot: Boot, held: http.server.HTTPServer) -> None:
         signal.pause()
 
 
+def get_healthy() -> None:
+    """Say from now on that this is healthy."""
+    if Handler.witness is not None:
+        note(Handler.witness, "could")
+    Handler.late.set()
+
+
 def main() -> None:
     """Boot and serve."""
-    arguments = sys.argv[1:]
-    port = int(arguments[arguments.index("--port") + 1])
-    witness = None
-    if "--witness" in arguments:
-        index = arguments.index("--witness")
-        witness = arguments[index + 1]
-        del arguments[index : index + 2]
-    index = arguments.index("--port")
-    boot = Boot({*arguments[:index], *arguments[index + 2 :]})
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--witness")
+    parser.add_argument("--hello")
+    parser.add_argument("behaviours", nargs="*")
+    options = parser.parse_args()
+    boot = Boot(set(options.behaviours))
     if boot.has("ignores-term"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     boot.run()
     if boot.has("silent"):
-        wait()
-    Handler.boot, Handler.witness, Handler.late = boot, witness, threading.Event()
+        wait(options.hello)
+    Handler.boot, Handler.late = boot, threading.Event()
+    Handler.witness, Handler.hello = options.witness, options.hello
     address = "0.0.0.0" if boot.has("all-addresses") else "127.0.0.1"  # noqa: S104  # on purpose
-    server = http.server.ThreadingHTTPServer((address, port), Handler)
+    server = http.server.ThreadingHTTPServer((address, options.port), Handler)
     server.daemon_threads = True
     leave_child(boot, server)
     if boot.has("slow"):
         # It stands for a server that listens before its engine is ready.
-        threading.Timer(0.3, Handler.late.set).start()
+        threading.Timer(0.3, get_healthy).start()
     else:
-        Handler.late.set()
-    say(f"Starting vLLM server on http://{address}:{port}", "APIServer")
+        get_healthy()
+    say(f"Starting vLLM server on http://{address}:{options.port}", "APIServer")
     server.serve_forever()
 
 

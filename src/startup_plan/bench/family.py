@@ -104,11 +104,11 @@ class Family:
 
     def _reap(self, process: Process) -> None:
         """Take note of the end of an orphan that came back to this process."""
-        if process.parent == os.getpid() and not process.is_alive:
-            # Whoever started the others waits for them.
-            if process.pid != self._leader and process.pid not in self._before:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(process.pid, os.WNOHANG)
+        # Whoever started the others waits for them.
+        adopted = process.pid != self._leader and process.pid not in self._before
+        if adopted and process.parent == os.getpid() and not process.is_alive:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process.pid, os.WNOHANG)
 
     def _belongs(self, process: Process) -> bool:
         if self._leader and self._leader in (process.pid, process.group, process.session):

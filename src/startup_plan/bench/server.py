@@ -172,7 +172,7 @@ class Server:
         """Find out who listens on `port`.
 
         Raises:
-            RefusalError: other machines can reach the server, or it is not the one that was launched.
+            RefusalError: other machines can reach the server, or it is not the one launched.
         """
         found = ports.listeners(port)
         open_to_all = [listener.address for listener in found if not listener.is_loopback]

@@ -38,7 +38,8 @@ def measure(benchmark: Benchmark) -> int:
         except ReportPathError as error:
             raise RefusalError(str(error)) from error
         except RefusalError:
-            _write_page(runner.results, benchmark)
+            if benchmark.output.is_dir():
+                _write_page(runner.results, benchmark)
             raise
     _show_ends(results)
     console = Console(file=sys.stdout)

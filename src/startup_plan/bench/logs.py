@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 # `(Worker_TP0 pid=17) INFO 11-29 18:57:04 [file.py:68] message`: vllm/logger.py.
 _PREFIX: Final = re.compile(
-    r"(?:[^()\n]{0,80}?\((?P<process>[^()]+ pid=\d+)\) )?"
-    r"(?:(?P<level>[A-Z]+) (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d \[(?P<file>[^\]]+)\] ?)?"
+    r".{0,80}?(?:\((?P<process>[^()]+ pid=\d+)\) )?"
+    r"[A-Z]+ (?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d \[[^\]]+\] ?"
+    r"|\((?P<bare>[^()]+ pid=\d+)\) "
 )
 _COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
 _LONGEST: Final = 4096
@@ -154,9 +155,9 @@ def split_line(raw: bytes, number: int, at: float | None) -> Line:
     """Tell vLLM's prefix from the message."""
     text = clean(raw)
     match = _PREFIX.match(text)
-    if match is None or not match[0]:
+    if match is None:
         return Line(number, at, "", text)
-    return Line(number, at, match["process"] or "", text[match.end() :])
+    return Line(number, at, match["process"] or match["bare"] or "", text[match.end() :])
 
 
 def clean(raw: bytes) -> str:

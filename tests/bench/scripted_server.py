@@ -3,8 +3,8 @@
 
 python scripted_server.py --port PORT [--witness FILE] [--hello FIFO] [BEHAVIOUR …]
 
-With --witness it writes down when it could first say that it is healthy, and when it first did. With
---hello it tells its process id to whoever reads the FIFO once it is stuck in a request or in silence.
+With --witness it writes down when it could first say that it is healthy, and when it first did.
+With --hello it tells its process id to whoever reads the FIFO once it is stuck or silent.
 
 It keeps an artifact and a plan in its cache root as vLLM would, so that the phases mean something.
 The behaviours are the keys of `BEHAVIOURS`; a behaviour may be given for one phase only, as in

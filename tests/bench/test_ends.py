@@ -15,9 +15,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.bench.conftest import is_gone, server_command
 
 from startup_plan.bench.server import Ending, Server
-from tests.bench.conftest import is_gone, server_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ IMPATIENT = ("--grace", "0.3")
 
 @pytest.mark.parametrize("behaviour", ["child", "daemon", "wiped", "keeps-port", "ignores-term"])
 def test_what_is_left_is_named_and_killed(measure: Measure, behaviour: str) -> None:
-    """A process that outlives the grace time fails the check, wherever it has gone, and is killed."""
+    """A process that outlives the grace time fails the check and is killed, wherever it is."""
     outcome = measure(behaviour, phases="uncached", options=IMPATIENT)
     (ending,) = (run["ending"] for run in outcome.results["runs"])
     pids = [int(pid) for words in ending["left"] for pid in re.findall(r"pid (\d+)", words)]
@@ -66,9 +66,7 @@ def test_an_end_in_start_up_without_an_error_is_a_failure(measure: Measure) -> N
     """A server that ends with status 0 and leaves nobody behind has not become healthy."""
     outcome = measure("quiet-end", phases="uncached")
 
-    assert outcome.failed == {
-        ("health", "uncached"): "ended with status 0 before it was healthy"
-    }
+    assert outcome.failed == {("health", "uncached"): "ended with status 0 before it was healthy"}
 
 
 @pytest.mark.parametrize("behaviour", ["unhealthy", "silent"])

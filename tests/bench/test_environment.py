@@ -45,7 +45,15 @@ def test_a_secret_is_left_out(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["PATH", "VLLM_CACHE_ROOT", "TOKENIZERS_PARALLELISM", "MAX_TOKENS", "KEYBOARD", "MONKEY", "LANG"],
+    [
+        "PATH",
+        "VLLM_CACHE_ROOT",
+        "TOKENIZERS_PARALLELISM",
+        "MAX_TOKENS",
+        "KEYBOARD",
+        "MONKEY",
+        "LANG",
+    ],
 )
 def test_what_is_no_secret_is_kept(name: str) -> None:
     """A variable that only looks a little like a secret is written down as it is."""

@@ -6,15 +6,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.bench.conftest import log_of
 
 from startup_plan.bench.logs import Log, known_kinds, read_log, split_line, tracebacks
-from tests.bench.conftest import log_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CPU = "(Worker pid=20154) INFO 11-29 18:57:04 [cpu_worker.py:260] "
 GPU = "(Worker_TP1 pid=7) INFO 11-29 18:57:04 [gpu_worker.py:1] "
+DEBUG = "(Worker pid=1) DEBUG 11-29 18:57:54 [compilation/caching.py:608] "
 ENGINE = "(EngineCore pid=20020) INFO 11-29 18:56:51 [core.py:133] "
 
 SAMPLES = [
@@ -54,7 +55,8 @@ SAMPLES = [
     ),
     (
         "kv-given",
-        GPU + "Initial free memory 79.1 GiB, reserved 33.85 GiB memory for KV Cache as specified by "
+        GPU
+        + "Initial free memory 79.1 GiB, reserved 33.85 GiB memory for KV Cache as specified by "
         "kv_cache_memory_bytes config and skipped memory profiling. This does not respect",
         {"gib": "33.85"},
     ),
@@ -74,14 +76,14 @@ SAMPLES = [
     ),
     (
         "artifact-loaded",
-        GPU + "[backbone] Directly load AOT compilation from path /c/torch_aot_compile/a1/rank_0_0/m",
+        GPU
+        + "[backbone] Directly load AOT compilation from path /c/torch_aot_compile/a1/rank_0_0/m",
         {"path": "/c/torch_aot_compile/a1/rank_0_0/m"},
     ),
     (
         "artifact-refused",
-        "(Worker pid=1) WARNING 11-29 18:57:54 [compilation/decorators.py:333] [backbone] Compiling "
-        "model again due to a load failure from /c/rank_0_0/model, reason: 'function' object has "
-        "no attribute 'finalize_loading'",
+        DEBUG + "[backbone] Compiling model again due to a load failure from /c/rank_0_0/model, "
+        "reason: 'function' object has no attribute 'finalize_loading'",
         {
             "path": "/c/rank_0_0/model",
             "reason": "'function' object has no attribute 'finalize_loading'",
@@ -99,15 +101,15 @@ SAMPLES = [
     ),
     (
         "graph-reused",
-        GPU + "Directly load the compiled graph(s) for compile range (1, 8192) from the cache, took "
+        GPU
+        + "Directly load the compiled graph(s) for compile range (1, 8192) from the cache, took "
         "0.123 s",
         {},
     ),
     ("cache-disabled", GPU + "vLLM's torch.compile cache is disabled.", {}),
     (
         "traced-files",
-        "(Worker pid=1) DEBUG 11-29 18:57:54 [compilation/caching.py:608] Traced files (to be "
-        "considered for compilation cache):",
+        DEBUG + "Traced files (to be considered for compilation cache):",
         {},
     ),
     (
@@ -205,7 +207,11 @@ def test_a_line_that_only_looks_alike_says_nothing(message: str) -> None:
         (b"(Worker_TP0 pid=17) INFO 11-29 18:57:04 [a.py:68] text", "Worker_TP0 pid=17", "text"),
         (b"INFO 11-29 18:57:04 [a.py:68] text (with pid=1) x", "", "text (with pid=1) x"),
         (b"(EngineCore_DP0 pid=1) text", "EngineCore_DP0 pid=1", "text"),
-        (b"\x1b[1;36m(Worker pid=3)\x1b[0;0m INFO 11-29 18:57:04 [a.py:1] t\r", "Worker pid=3", "t"),
+        (
+            b"\x1b[1;36m(Worker pid=3)\x1b[0;0m INFO 11-29 18:57:04 [a.py:1] t\r",
+            "Worker pid=3",
+            "t",
+        ),
         (b"prefix: (Worker pid=3) INFO 11-29 18:57:04 [a.py:1] text", "Worker pid=3", "text"),
         (b"INFO:     Application startup complete.", "", "INFO:     Application startup complete."),
         (b"\xff\xfe", "", "\ufffd\ufffd"),

@@ -10,9 +10,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.bench.conftest import TEXT
 
 from startup_plan import cli
-from tests.bench.conftest import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
     from tests.bench.conftest import Measure
 
-Refuse = "Callable[..., str]"
+ANY = "0.0.0.0"  # noqa: S104  # to be refused
 
 
 @pytest.fixture
-def refused(
-    tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
+def refused(tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Gives the sentence of a refusal, after making sure that nothing was started or written."""
     started = tmp_path / "started"
     default = [sys.executable, "-S", "-c", f"open({str(started)!r}, 'w')"]
@@ -108,7 +106,7 @@ def test_a_bad_option_is_refused(
         (["no-such-program-here"], "no-such-program-here: not found in PATH"),
         (["/no/such/program"], "/no/such/program: there is no such file"),
         (["/etc/passwd"], "/etc/passwd: not an executable file"),
-        ([sys.executable, "--host", "0.0.0.0"], "--host 0.0.0.0, which other machines can reach"),
+        ([sys.executable, "--host", ANY], "--host 0.0.0.0, which other machines can reach"),
         ([sys.executable, "--host=::"], "--host ::, which other machines can reach"),
         ([sys.executable, "--host", "example.org"], "which other machines can reach"),
         ([sys.executable, "--port", "1"], "the command says --port 1 and the benchmark --port"),
@@ -125,9 +123,7 @@ def test_a_bad_command_is_refused(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost"])
-def test_a_loopback_host_is_no_reason_to_refuse(
-    refused: Callable[..., str], host: str
-) -> None:
+def test_a_loopback_host_is_no_reason_to_refuse(refused: Callable[..., str], host: str) -> None:
     """A server that is told to listen on the loopback address is not refused for that."""
     words = refused(command=[sys.executable, "--host", host, "--port", "1"])
 
@@ -188,10 +184,8 @@ def test_an_output_folder_that_cannot_be_made_is_refused(
     assert "cannot be made (Not a directory)" in words
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])  # noqa: S104  # who is there already
-def test_a_port_in_use_is_refused(
-    refused: Callable[..., str], port: int, address: str
-) -> None:
+@pytest.mark.parametrize("address", ["127.0.0.1", ANY])
+def test_a_port_in_use_is_refused(refused: Callable[..., str], port: int, address: str) -> None:
     """A port that somebody listens on is refused, and that somebody is left alone."""
     with socket.create_server((address, port)) as other:
         words = refused()

@@ -62,7 +62,12 @@ def test_an_unusual_server_that_works_passes(measure: Measure, behaviour: str) -
         ("dies-later", "uncached", "answers", "no answer .RemoteDisconnected"),
         ("warm", "cache-fill", "nothing-reused", "caches were to be empty"),
         ("no-artifact", "cache-fill,cache-hit", "artifacts-loaded", "no line says"),
-        ("bad-load", "cache-fill,cache-hit", "artifacts-loaded", "finalize_loading.*without a word"),
+        (
+            "bad-load",
+            "cache-fill,cache-hit",
+            "artifacts-loaded",
+            "finalize_loading.*without a word",
+        ),
         ("fewer-loads", "cache-fill,cache-hit", "artifacts-loaded", "2 artifacts .* only 1 loaded"),
         ("cache-hit:disabled", "cache-fill,cache-hit", "artifacts-loaded", "cache is disabled"),
         ("no-plan", "cache-fill,plan-fill", "plan-saved", "no line says"),

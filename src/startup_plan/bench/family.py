@@ -113,8 +113,8 @@ class Family:
     def _belongs(self, process: Process) -> bool:
         if self._leader and self._leader in (process.pid, process.group, process.session):
             return True
-        if process.parent == os.getpid():
-            return process.pid not in self._before
+        if process.parent == os.getpid() and process.pid not in self._before:
+            return True
         return self._has_marker(process.pid)
 
     def _has_marker(self, pid: int) -> bool:

@@ -41,9 +41,9 @@ def summary(results: Results) -> str:
 def gains(figures: dict[str, Any]) -> list[str]:
     """Say what each kind of reuse gains, or why that cannot be said."""
     return [
-        f"{name}: {spread_words(gain['seconds'])} saved by {gain['of']}"
-        if gain["seconds"]
-        else f"{name}: no figure, {gain['reason']}"
+        f"{name}: no figure, {gain['reason']}"
+        if gain["seconds"] is None
+        else f"{name}: {spread_words(gain['seconds'])} saved by {gain['of']}{_caution(gain)}"
         for name, gain in figures.get("gains", {}).items()
     ]
 
@@ -62,6 +62,11 @@ def spread_words(spread: dict[str, Any] | None) -> str:
     if len(spread["values"]) == 1:
         return median
     return f"{median} ({spread['least']:.2f} to {spread['most']:.2f})"
+
+
+def _caution(gain: dict[str, Any]) -> str:
+    rounds = len(gain["seconds"]["values"])
+    return "; one round cannot tell a gain from noise, see --repeats" if rounds == 1 else ""
 
 
 def used_stages(figures: dict[str, Any]) -> list[str]:

@@ -91,6 +91,7 @@ class Run:
         settings: the variables that the phase set.
         launched: when, in UTC.
         healthy: until the first healthy answer, or None if there was none.
+        died: the exit status of a server that ended before it was healthy, or None.
         answered: until the first request was answered in full.
         answers: one for each request.
         stages: where the time went.
@@ -110,6 +111,7 @@ class Run:
     settings: dict[str, str]
     launched: str
     healthy: float | None = None
+    died: int | None = None
     answered: float | None = None
     answers: list[Answer] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)

@@ -160,6 +160,7 @@ class Runner:
                 run.healthy = server.wait_until_healthy(
                     benchmark.port, benchmark.health, benchmark.timeout
                 )
+                run.died = server.died
                 if run.healthy is not None:
                     self._ask(server, run, folder / "responses")
                     # Afterwards: what looking takes must not be counted as the server's time.

@@ -56,6 +56,9 @@ class Ending:
 class Server:
     """A server process in a session of its own.
 
+    `launched` is when, on the monotonic clock; `died` is the exit status of a server that ended
+    before it was healthy; `log` is what it has printed so far.
+
     Being in its own process group it does not hear a Ctrl-C from the terminal: whoever holds this
     object ends it.
     """
@@ -70,6 +73,7 @@ class Server:
         "_process",
         "_stop",
         "_was_subreaper",
+        "died",
         "launched",
         "log",
     )
@@ -91,6 +95,7 @@ class Server:
         self._offset = 0
         self.log = Log()
         self.launched = 0.0
+        self.died: int | None = None
 
     def __enter__(self) -> Self:
         """Launch it.
@@ -149,6 +154,7 @@ class Server:
             self.follow_log()
             self._check_stop()
             if not self._is_starting():
+                self.died = self._process.poll()
                 break
             time.sleep(POLL_SECONDS)
         self.follow_log()
@@ -218,11 +224,6 @@ class Server:
         self._offset += len(data)
         if data:
             self.log.feed(data, self.age if at is None else at)
-
-    @property
-    def exit_status(self) -> int | None:
-        """The exit status of the first process, or None while it runs."""
-        return self._process.poll()
 
     def _is_starting(self) -> bool:
         """Whether the server can still become healthy; it may have gone to the background."""

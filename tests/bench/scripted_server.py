@@ -38,6 +38,7 @@ BEHAVIOURS = {
     "disabled": "says that the compile cache is disabled",
     "warm": "claims to reuse an artifact although its caches are empty",
     "no-plan": "neither saves nor applies a plan",
+    "two-plans": "saves two plans",
     "plan-refused": "finds a plan and refuses it",
     "plan-measures": "applies a plan and measures all the same",
     "plan-early": "claims to apply a plan although there is none",
@@ -168,7 +169,8 @@ class Boot:
             os.makedirs(os.path.dirname(self.plan), exist_ok=True)
             with open(self.plan, "w", encoding="utf-8") as file:
                 file.write("{}")
-            say(f"Saved startup plan to {self.plan}")
+            for _ in range(2 if self.has("two-plans") else 1):
+                say(f"Saved startup plan to {self.plan}")
 
     def _phase(self) -> str:
         if not self.cached:

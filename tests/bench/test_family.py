@@ -62,6 +62,23 @@ def test_a_process_is_known_by_its_session(stranger: subprocess.Popen[bytes]) ->
     assert [process.pid for process in family.members()] == [stranger.pid]
 
 
+def test_a_process_is_known_by_its_group() -> None:
+    """A process that is in the group of the server's first process, and nothing else, belongs."""
+    pause = [sys.executable, "-S", "-c", "import signal; signal.pause()"]
+    with (
+        subprocess.Popen(pause, process_group=0) as first,
+        subprocess.Popen(pause, process_group=first.pid) as second,
+        subprocess.Popen(pause, process_group=0) as other,
+    ):
+        family = Family("other", children_of_this_process())
+        family.lead_by(first.pid)
+        members = {process.pid for process in family.members()}
+        for process in (first, second, other):
+            process.kill()
+
+    assert members == {first.pid, second.pid}
+
+
 def test_an_orphan_is_known_by_its_coming_back(stranger: subprocess.Popen[bytes]) -> None:
     """A child that this process did not have before the launch belongs to the server."""
     before = children_of_this_process() - {stranger.pid}

@@ -41,11 +41,13 @@ def test_every_check_passes_on_a_server_that_behaves(measure: Measure) -> None:
 
 
 @pytest.mark.parametrize(
-    "behaviour", ["slow", "forks"], ids=["gets-healthy-late", "goes-to-the-background"]
+    "behaviours",
+    [["slow"], ["forks"], ["forks", "slow"]],
+    ids=["gets-healthy-late", "goes-to-the-background", "goes-there-before-it-is-healthy"],
 )
-def test_an_unusual_server_that_works_passes(measure: Measure, behaviour: str) -> None:
+def test_an_unusual_server_that_works_passes(measure: Measure, behaviours: list[str]) -> None:
     """A server may take its time, and may leave the process that was launched."""
-    outcome = measure(behaviour, phases="uncached")
+    outcome = measure(*behaviours, phases="uncached")
 
     assert (outcome.status, outcome.failed) == (0, {})
 
@@ -74,6 +76,7 @@ def test_an_unusual_server_that_works_passes(measure: Measure, behaviour: str) -
         ("plan-fill:plan-early", "cache-fill,plan-fill", "plan-saved", "was to be no plan yet"),
         ("plan-refused", "cache-fill,plan-fill,plan-hit", "plan-applied", "below the baseline"),
         ("plan-measures", "cache-fill,plan-fill,plan-hit", "plan-applied", "and still .*Available"),
+        ("two-plans", "cache-fill,plan-fill,plan-hit", "plan-applied", "2 plans .* only 1 applied"),
         ("plan-hit:other-kv", "cache-fill,plan-fill,plan-hit", "kv-size-equal", r"4,096 .* 2,048"),
         ("plan-hit:no-kv", "cache-fill,plan-fill,plan-hit", "kv-size-equal", "does not state"),
         (

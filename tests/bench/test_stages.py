@@ -72,6 +72,17 @@ def test_the_log_of_a_cpu_server() -> None:
     }
 
 
+def test_a_cpu_server_that_keeps_no_artifact() -> None:
+    """Where no line tells compiling from warming up, the two are one stage, which says so."""
+    lines = [line for line in CPU if "saved AOT" not in line[1]]
+    (warm,) = (stage for stage in stages_of(log_of(*lines), 36.0, None) if stage.name == "warm-up")
+
+    assert (warm.seconds, warm.source) == (
+        25.0,
+        "from line 3 (warm-up-start) to line 4 (warm-up-end), and what is compiled in it",
+    )
+
+
 def test_a_silent_server_has_no_stages() -> None:
     """Where the log says nothing, nothing is made up."""
     found = _seconds((1.0, "hello"), healthy=2.0, answered=3.0)

@@ -52,7 +52,6 @@ h2 { font-size: 1.2rem; margin: 2rem 0 .5rem; }
 .bar > span { white-space: nowrap; }
 .track { display: flex; height: 1.5rem; }
 .track > i { display: block; height: 100%; border-right: 1px solid var(--paper); }
-.rest { background: var(--rest); }
 .legend { display: flex; flex-wrap: wrap; gap: .25rem 1rem; margin: .75rem 0; padding: 0; }
 .legend li { list-style: none; }
 .legend i { display: inline-block; width: .8rem; height: .8rem; margin-right: .35rem; }
@@ -129,10 +128,8 @@ def _bars(results: Results) -> Iterator[str]:
 
 def _paint(name: str, width: float | None = None) -> str:
     styles = [] if width is None else [f"width:{width:.3f}%"]
-    if name == ELSEWHERE:
-        return f'class="rest" style="{";".join(styles)}"'
-    styles.append(f"background:{_COLOURS[STAGES.index(name)]}")
-    return f'style="{";".join(styles)}"'
+    colour = "var(--rest)" if name == ELSEWHERE else _COLOURS[STAGES.index(name)]
+    return f'style="{";".join([*styles, f"background:{colour}"])}"'
 
 
 def _told(run: Run) -> str:

@@ -84,14 +84,13 @@ def _stages(log: Log, healthy: float | None) -> Iterator[Stage]:
     compiling = _compile(log)
     if compiling is not None:
         yield compiling
-    compiled = 0.0 if compiling is None else compiling.seconds
-    yield from _rest(log, loaded, compiled)
+    yield from _rest(log, loaded, None if compiling is None else compiling.seconds)
     ready = log.last("engine-ready")
     if ready is not None and ready.line.at is not None and healthy is not None:
         yield Stage("serving", healthy - ready.line.at, f"from {_named(ready)} until healthy")
 
 
-def _rest(log: Log, loaded: Event | None, compiled: float) -> Iterator[Stage]:
+def _rest(log: Log, loaded: Event | None, compiled: float | None) -> Iterator[Stage]:
     warm_start, warm_end = log.first("warm-up-start"), log.last("warm-up-end")
     sized = log.last("kv-measured", "kv-given")
     captured = log.having("graphs")
@@ -99,11 +98,13 @@ def _rest(log: Log, loaded: Event | None, compiled: float) -> Iterator[Stage]:
     if warm_start is not None and warm_end is not None:
         # A worker of CPUs compiles and warms up first, then looks at the memory.
         warm = _between("warm-up", warm_start, warm_end, compiled)
+        if warm is not None and compiled is None:
+            warm = Stage(warm.name, warm.seconds, f"{warm.source}, and what is compiled in it")
         profiling = _between("memory profiling", warm_end, sized)
     else:
         profiling = _between("memory profiling", loaded, sized, compiled)
         after = log.last("kv-tokens")
-        less = 0.0 if capture is None else capture.seconds
+        less = None if capture is None else capture.seconds
         warm = _between("warm-up", after, log.last("engine-ready"), less)
     yield from (stage for stage in (profiling, capture, warm) if stage is not None)
 
@@ -126,11 +127,13 @@ def _stated(name: str, events: list[Event]) -> Stage:
     return Stage(name, max(sums.values()), f"stated in line {numbers}")
 
 
-def _between(name: str, start: Event | None, end: Event | None, less: float = 0.0) -> Stage | None:
+def _between(
+    name: str, start: Event | None, end: Event | None, less: float | None = None
+) -> Stage | None:
     if start is None or end is None or start.line.at is None or end.line.at is None:
         return None
     source = f"from {_named(start)} to {_named(end)}"
-    seconds = end.line.at - start.line.at - less
+    seconds = end.line.at - start.line.at - (less or 0.0)
     if -_ROUNDING <= seconds < 0:
         seconds = 0.0
     return Stage(name, seconds, source + (", less what is counted by itself" if less else ""))

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 READY: Final = "ready"
 _POLL_SECONDS: Final = 0.1
+_GRACE_SECONDS: Final = 3.0
 _LONGEST_SECONDS: Final = 60.0
 """A boot of simulated work that takes longer has hung, however busy the machine is."""
 
@@ -204,32 +205,42 @@ def _be_rank(
 
 
 def _supervise(children: list[_Child], patience: float) -> list[RankReport]:
-    """Listen until all have reported or ended, or until those left do nothing any more."""
+    """Listen until all have reported or ended, or until those left do nothing any more.
+
+    Once a rank has failed, the engine fails, and ends the other ranks after a moment.
+    """
     deadline = time.monotonic() + _LONGEST_SECONDS
     listening = {child.pipe: child for child in children}
-    hung = False
+    hung = failed = False
     with selectors.DefaultSelector() as selector:
         for pipe in listening:
             selector.register(pipe, selectors.EVENT_READ)
         while listening and not hung:
             for key, _ in selector.select(_POLL_SECONDS):
                 child = listening[key.fd]
-                if not child.hear() or child.report is not None:
-                    selector.unregister(key.fd)
-                    del listening[key.fd]
+                alive = child.hear()
+                if alive and child.report is None:
+                    continue
+                selector.unregister(key.fd)
+                del listening[key.fd]
+                if not failed and (child.report is None or child.report.raised):
+                    failed = True
+                    deadline = min(deadline, time.monotonic() + _GRACE_SECONDS)
             for child in listening.values():
                 child.look()
             now = time.monotonic()
             quiet = [now - child.quiet_since > patience for child in listening.values()]
             hung = bool(quiet) and (all(quiet) or now > deadline)
-    return [_report_of(child, hung=child.pipe in listening) for child in children]
+    return [_report_of(child, hung=child.pipe in listening, failed=failed) for child in children]
 
 
-def _report_of(child: _Child, *, hung: bool) -> RankReport:
+def _report_of(child: _Child, *, hung: bool, failed: bool) -> RankReport:
     if child.report is not None:
         return child.report
-    report = RankReport(child.rank, stage=child.stage, hung=hung)
-    if not hung:
+    report = RankReport(child.rank, stage=child.stage, hung=hung and not failed)
+    if hung and failed:
+        report.raised = f"it was ended in the stage {child.stage!r}, because another rank failed"
+    elif not hung:
         report.raised = f"its process ended in the stage {child.stage!r} and said nothing"
     return report
 

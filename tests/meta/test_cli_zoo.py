@@ -151,10 +151,22 @@ def test_a_fault_that_needs_something_is_judged_by_its_family(tmp_path: Path) ->
     assert (families, "BOOT-07" in ids_in_need(entry(tmp_path))) == ({"KEY", "BOOT"}, True)
 
 
-def test_an_unknown_capability_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """`--require` names a known capability, or the command says which there are."""
-    assert cli.run(["zoo", "--run", "--require", "luck", _SLUG]) == 2
+@pytest.mark.parametrize("option", ["--require", "--needs"])
+def test_an_unknown_capability_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--require` and `--needs` name a known capability, or the command says which there are."""
+    assert cli.run(["zoo", "--run", option, "luck", _SLUG]) == 2
     assert "unknown capability 'luck'" in capsys.readouterr().err
+
+
+def test_subjects_are_chosen_by_what_they_need(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--needs` keeps the subjects that need a capability, and with `nothing` all the others."""
+    listed = []
+    for needs in ("vllm", "nothing"):
+        assert cli.run(["zoo", "--needs", needs]) == 0
+        listed.append(capsys.readouterr().out)
+
+    assert ["ranks_do_not_vote" in text for text in listed] == [True, False]
+    assert ["utilization_left_out" in text for text in listed] == [False, True]
 
 
 def test_list_names_every_subject(capsys: pytest.CaptureFixture[str]) -> None:

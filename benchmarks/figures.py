@@ -20,6 +20,7 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,8 +50,7 @@ def machine() -> dict[str, object]:
 
 def script(name: str, *arguments: str, python: str = sys.executable) -> dict[str, Any]:
     """What one of the scripts beside this one prints."""
-    paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
         [python, str(ROOT / "benchmarks" / name), *arguments],
         check=False, capture_output=True, text=True, cwd=ROOT, env=environment,
@@ -111,7 +111,14 @@ def measure_real(options: argparse.Namespace) -> None:
         "seconds": round(census["seconds"]["whole"], 1),
         "counts": census["counts"],
     }
-    moved = script("moved_bytes.py")
+    with tempfile.TemporaryDirectory() as folder:
+        file = options.moved or os.path.join(folder, "moved.json")
+        if not options.moved:
+            subprocess.run(
+                [sys.executable, str(ROOT / "benchmarks" / "moved_bytes.py"), "--json", file],
+                check=True, stdout=subprocess.DEVNULL, cwd=ROOT,
+            )  # fmt: skip
+        moved = json.loads(Path(file).read_text())
     figures["moved_bytes"] = {
         "vllm": moved["vllm"],
         "outside_the_hash": moved["outside_the_hash"],
@@ -259,6 +266,7 @@ def main() -> int:
     parser.add_argument("what", choices=("measure", "real", "render", "check"))
     parser.add_argument("--wheel", type=os.path.abspath)
     parser.add_argument("--vllm-python")
+    parser.add_argument("--moved", help="what `moved_bytes.py --json` wrote, if it ran already")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--quick-runs", type=int, default=20)
     options = parser.parse_args()

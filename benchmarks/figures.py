@@ -2,11 +2,13 @@
 """Measure everything that README and docs quote, and write it where it is quoted.
 
     python benchmarks/figures.py measure [--wheel FILE] [--vllm-python FILE] [--runs 20]
+    python benchmarks/figures.py real [--wheel FILE]      # with an interpreter that has a vLLM
     python benchmarks/figures.py render      # docs/reports/*.json into README.md and *.md there
     python benchmarks/figures.py check       # status 1 if README.md says anything else
 
 `measure` writes `docs/reports/figures.json`, with the machine that it ran on, and the reports on
-the reference and on the wheel. Each part that is not asked for keeps what was measured before.
+the reference and on the wheel. `real` makes the two reports on real vLLM as well, takes the census,
+and measures what settings move. Each part that is not asked for keeps what was measured before.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,11 +62,11 @@ def script(name: str, *arguments: str, python: str = sys.executable) -> dict[str
     return found
 
 
-def report(subject: str, target: Path) -> None:
+def report(subject: str, target: Path, *options: str) -> None:
     """Gate `subject` and keep the report as JSON and HTML, under the name that a user types."""
     done = subprocess.run(
         [sys.executable, "-m", "startup_plan.cli", "gate", os.path.basename(subject),
-         "--json", str(target), "--html", str(target.with_suffix(".html"))],
+         "--json", str(target), "--html", str(target.with_suffix(".html")), *options],
         check=False, capture_output=True, text=True, cwd=os.path.dirname(subject) or ROOT,
     )  # fmt: skip
     if done.returncode not in {0, 1}:
@@ -86,13 +89,74 @@ def measure(options: argparse.Namespace) -> None:
     full, quick = ["--runs", str(options.runs)], ["--quick", "--runs", str(options.quick_runs)]
     figures["gate_reference"] = script("gate_runs.py", "reference", *full)
     figures["gate_reference_quick"] = script("gate_runs.py", "reference", *quick)
-    report("reference", REFERENCE)
     if options.wheel:
         for name, arguments in (("gate_released", full), ("gate_released_quick", quick)):
             figures[name] = script("gate_runs.py", options.wheel, *arguments)
             figures[name]["subject"] = os.path.basename(options.wheel)
-        report(options.wheel, RELEASED)
     FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def measure_real(options: argparse.Namespace) -> None:
+    """What needs a vLLM: both reports, the census, and the bytes that settings move."""
+    figures: dict[str, Any] = json.loads(FIGURES.read_text())
+    done = subprocess.run(
+        [sys.executable, "-m", "startup_plan.cli", "census", "--json", "--require", "vllm"],
+        check=False, capture_output=True, text=True, cwd=ROOT,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"the census ended with {done.returncode}: {done.stderr}")
+    census = json.loads(done.stdout)
+    figures["census"] = {
+        "vllm": census["vllm"],
+        "seconds": round(census["seconds"]["whole"], 1),
+        "counts": census["counts"],
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        file = options.moved or os.path.join(folder, "moved.json")
+        if not options.moved:
+            subprocess.run(
+                [sys.executable, str(ROOT / "benchmarks" / "moved_bytes.py"), "--json", file],
+                check=True, stdout=subprocess.DEVNULL, cwd=ROOT,
+            )  # fmt: skip
+        moved = json.loads(Path(file).read_text())
+    figures["moved_bytes"] = {
+        "vllm": moved["vllm"],
+        "outside_the_hash": moved["outside_the_hash"],
+        "not_measurable_on_cpu": len(moved["not_measurable_on_cpu"]),
+        "mib": {
+            name: round(found["moved_bytes"] / 2**20, 2)
+            for name, found in moved["measured"].items()
+        },
+    }
+    FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
+    report("reference", REFERENCE, "--require", "vllm")
+    if options.wheel:
+        report(options.wheel, RELEASED, "--require", "vllm")
+
+
+def census_table(figures: dict[str, Any]) -> str:
+    """What the census counted and what settings moved, as Markdown."""
+    census, moved = figures["census"], figures["moved_bytes"]
+    columns = list(census["counts"]["fields"])
+    lines = [
+        f"| vLLM {census['vllm']} | {' | '.join(columns)} |",
+        "|---" * (len(columns) + 1) + "|",
+    ]
+    lines += [
+        f"| {name} | {' | '.join(str(counts[column]) for column in columns)} |"
+        for name, counts in census["counts"].items()
+    ]
+    by_size = sorted(moved["mib"].items(), key=lambda pair: (-abs(pair[1]), pair[0]))
+    told = ", ".join(f"`{name}` {mib:+.2f} MiB" for name, mib in by_size if mib)
+    still = ", ".join(f"`{name}`" for name, mib in by_size if not mib)
+    return "\n".join(lines) + (
+        f"\n\nOf the {moved['outside_the_hash']} settings and variables that move memory outside "
+        f"vLLM's own hash, {len(by_size)} could be measured on a CPU, as the peak of the profiled "
+        f"pass of a tiny model: {told}; nothing to see at {still} (the multimodal ones beside a "
+        "torchvision without its compiled operators, which a CPU torch cannot load). The other "
+        f"{moved['not_measurable_on_cpu']} need a GPU, several ranks, or a larger model to be "
+        "measured; that they move memory was read from vLLM's code."
+    )
 
 
 def verdict_table(found: dict[str, Any]) -> str:
@@ -171,6 +235,8 @@ def rendered() -> dict[Path, str]:
     blocks = {
         "released": verdict_table(released),
         "story": stories(released, ("KEY-02", "BOOT-06", "LOAD-04")),
+        "hang": stories(released, ("GROUP-01",)),
+        "census": census_table(figures),
         "figures": figure_table(figures),
     }
     readme = (ROOT / "README.md").read_text()
@@ -197,14 +263,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("what", choices=("measure", "render", "check"))
+    parser.add_argument("what", choices=("measure", "real", "render", "check"))
     parser.add_argument("--wheel", type=os.path.abspath)
     parser.add_argument("--vllm-python")
+    parser.add_argument("--moved", help="what `moved_bytes.py --json` wrote, if it ran already")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--quick-runs", type=int, default=20)
     options = parser.parse_args()
     if options.what == "measure":
         measure(options)
+    if options.what == "real":
+        measure_real(options)
     if options.what == "check":
         stale = [file.name for file, text in rendered().items() if file.read_text() != text]
         if stale:

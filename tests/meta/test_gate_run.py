@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from startup_plan.harness import capabilities
 from startup_plan.harness.gate_run import GateError, find_suite, run_gate
 from startup_plan.harness.gate_scratch import scratch_folder
 
@@ -49,6 +50,36 @@ def test_sound_subject_passes(gate_request: Any) -> None:
         0,
         ["holds"],
         {"boots": 3, "examples": 0, "byte_variants": 4},
+    )
+
+
+REAL = """
+@pytest.mark.vllm
+@requirement("KEY-01")
+def test_real():
+    raise Violation("KEY-01", "this ran")
+"""
+
+
+@pytest.mark.parametrize("profile", ["quick", "mutation"])
+def test_a_quick_run_leaves_real_vllm_out(gate_request: Any, profile: str) -> None:
+    """Tests that boot real vLLM are `not-run` in the inner loop, and the reason says how to."""
+    report = run_gate(
+        gate_request(SOUND + REAL.replace("KEY-01", "KEY-02"), profile=profile)
+    ).report
+
+    assert statuses(report, "KEY-01", "KEY-02") == ["holds", "not-run"]
+    assert "unless told --require vllm" in words(report, "KEY-02")
+
+
+def test_a_quick_run_uses_what_is_required(gate_request: Any) -> None:
+    """Required, real vLLM is used in every profile; where it is absent, that is a failure."""
+    outcome = run_gate(gate_request(REAL, profile="quick", required=("vllm",)))
+    present = capabilities.probe("vllm").present
+
+    assert (outcome.status, statuses(outcome.report, "KEY-01")) == (
+        1,
+        ["violated" if present else "not-run"],
     )
 
 

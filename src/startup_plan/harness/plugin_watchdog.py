@@ -26,11 +26,13 @@ class Watchdog:
 
     Args:
         seconds: that time. Tests with waits of their own have shorter ones.
+        with_vllm: the same for tests that boot real vLLM.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, with_vllm: float) -> None:
         """Nothing is watched yet."""
         self._seconds = seconds
+        self._with_vllm = with_vllm
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
@@ -40,12 +42,15 @@ class Watchdog:
             yield
             return
 
+        slow = item.get_closest_marker("vllm") is not None
+        seconds = self._with_vllm if slow else self._seconds
+
         def bark(_signal: int, _frame: Any) -> None:
-            raise HungError(f"the subject had not come to an end after {self._seconds:g} s")
+            raise HungError(f"the subject had not come to an end after {seconds:g} s")
 
         before = signal.signal(signal.SIGALRM, bark)
         # Again every second: code that swallows the first one must not hang either.
-        signal.setitimer(signal.ITIMER_REAL, self._seconds, 1.0)
+        signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
         try:
             yield
         finally:

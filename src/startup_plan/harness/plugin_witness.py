@@ -72,6 +72,7 @@ class Witness:
         marked_only: leave out tests that belong to no requirement.
         gaps: accepted violations, id to reason: they are expected failures.
         required: capabilities whose absence is a failure.
+        spared: capabilities that are not used unless they are required, and why.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Witness:
         marked_only: bool,
         gaps: Mapping[str, str],
         required: Collection[str],
+        spared: Mapping[str, str],
     ) -> None:
         """Keep the choices that the run was started with."""
         self._register = register
@@ -89,6 +91,7 @@ class Witness:
         self._marked_only = marked_only
         self._gaps = gaps
         self._required = frozenset(required)
+        self._spared = {name: why for name, why in spared.items() if name not in self._required}
 
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
@@ -117,6 +120,9 @@ class Witness:
         for name in needed_capabilities(item):
             if name not in capabilities.names():
                 pytest.fail(capabilities.describe_unknown(name), pytrace=False)
+            if name in self._spared:
+                account.lacks = name
+                pytest.skip(f"capability {name}: {self._spared[name]}")
             capability = capabilities.probe(name)
             account.probed[name] = (capability.present, capability.reason)
             if capability.present:

@@ -91,8 +91,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--gate-scratch", type=Path, metavar="FOLDER", help="where simulated disks lie")
 
 
+_SPARED: Final = {
+    "vllm": "real vLLM takes minutes, so a quick run leaves it out unless told --require vllm"
+}
+
 LIMIT: Final = 120.0
-"""Seconds after which a test of a subject is taken to hang; an eighth for the inner loop."""
+"""Seconds after which a test of a subject is taken to hang; an eighth of it in the inner loop."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -104,7 +108,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(session, "startup-plan-session")
     config.pluginmanager.register(session.witness(), "startup-plan-witness")
     limit = LIMIT if profiles.is_thorough() else LIMIT / 8
-    config.pluginmanager.register(Watchdog(limit), "startup-plan-watchdog")
+    config.pluginmanager.register(Watchdog(limit, with_vllm=LIMIT), "startup-plan-watchdog")
 
 
 class _Session:
@@ -134,6 +138,7 @@ class _Session:
             marked_only=self._in_gate,
             gaps=self._gaps,
             required=self._required,
+            spared={} if profiles.is_thorough() else _SPARED,
         )
 
     def _find_scratch(self) -> Path:

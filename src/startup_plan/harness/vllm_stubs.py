@@ -106,10 +106,6 @@ class StubPlatform:
         active().asked("device_uuid", device_id)
         return f"GPU-{device_id:08d}"
 
-    def current_device(self) -> int:
-        """Index of the device that this process has chosen."""
-        return active().current_device
-
     def is_cuda(self) -> bool:
         """Whether this is an NVIDIA build."""
         return active().runtime.cuda is not None
@@ -143,10 +139,11 @@ class StubPlatform:
         active().asked("integrated", device_id)
         return False
 
-    def __getattr__(self, name: str) -> None:
-        """None for what a platform does not have, as vLLM's answers."""
+    def __getattr__(self, name: str) -> Any:
+        """What torch has for the device under that name, or None, as vLLM's answers."""
         if name.startswith("__"):
             raise AttributeError(name)
+        return getattr(_accelerator(), name, None)
 
 
 class StubModule(ModuleType):
@@ -313,10 +310,9 @@ PROVIDERS: Final[dict[str, Callable[[], Any]]] = {
     "logger": lambda: StubLogger("vllm"),
     "MemorySnapshot": lambda: MemorySnapshot,
     "Worker": lambda: SimulatedWorker,
-    "GPUWorker": lambda: SimulatedWorker,
     "WorkerBase": lambda: SimulatedWorker,
     "GiB_bytes": lambda: GIB,
-    "format_gib": lambda: lambda number: f"{number / GIB:.2f}",
+    "format_gib": lambda: lambda number: f"{round(number / GIB, 2)}",
     "safe_hash": lambda: lambda data, **_: hashlib.md5(data, usedforsecurity=False),
     "get_world_group": lambda: _group,
     "get_tp_group": lambda: _group,

@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
+from startup_plan.harness import capabilities
 from startup_plan.harness.gate_processes import StopSignals
 from startup_plan.harness.gate_scratch import scratch_folder
 from startup_plan.harness.register import load_register
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 
     from startup_plan.harness.zoo import ZooEntry
 
-Outcome: TypeAlias = Literal["caught", "caught elsewhere", "NOT CAUGHT", "holds", "FALSE ALARM"]
-GOOD: Final[frozenset[Outcome]] = frozenset(("caught", "holds"))
+Outcome: TypeAlias = Literal[
+    "caught", "caught elsewhere", "NOT CAUGHT", "holds", "FALSE ALARM", "not judged"
+]
+GOOD: Final[frozenset[Outcome]] = frozenset(("caught", "holds", "not judged"))
 
 _JUDGED: Final = (0, 1)
 _COMMAND: Final = "from startup_plan.cli import main; main()"
@@ -49,6 +52,7 @@ class Verdict:
         trouble: why there was no judgement at all, or why that of the named requirement is
             missing; "" otherwise.
         seconds: how long the judgement took.
+        lacks: the capability for want of which nobody tried, "" if it was tried.
     """
 
     entry: ZooEntry
@@ -56,6 +60,7 @@ class Verdict:
     stories: tuple[str, ...]
     trouble: str
     seconds: float
+    lacks: str = ""
 
     @property
     def elsewhere(self) -> tuple[str, ...]:
@@ -66,6 +71,8 @@ class Verdict:
     @property
     def outcome(self) -> Outcome:
         """The verdict in two words; capitals where the suite has failed outright."""
+        if self.lacks:
+            return "not judged"
         if self.entry.kind == "correct":
             return "FALSE ALARM" if self.violated or self.trouble else "holds"
         if self.entry.requirement not in self.violated:
@@ -103,6 +110,7 @@ def run_zoo(
     profile: str = "quick",
     jobs: int = 1,
     only: Callable[[ZooEntry], Collection[str]] | None = None,
+    required: Collection[str] = (),
 ) -> Iterator[Verdict]:
     """Judge subjects of the zoo; give each verdict when it is there, not in the order of `entries`.
 
@@ -111,18 +119,27 @@ def run_zoo(
         profile: the Hypothesis profile.
         jobs: how many are judged at a time.
         only: the ids to which the judgement of a subject is limited; every id if left out.
+        required: capabilities without which a subject that needs them counts as not caught;
+            otherwise it is passed over.
 
     Raises:
         ZooInterruptedError: Ctrl-C or SIGTERM; no process is left behind.
     """
-    waiting = list(reversed(entries))
+    waiting = []
+    for entry in reversed(entries):
+        lacks = next((name for name in entry.needs if not capabilities.probe(name).present), "")
+        if not lacks:
+            waiting.append(entry)
+            continue
+        trouble = f"capability {lacks}: {capabilities.probe(lacks).reason}"
+        yield Verdict(entry, (), (), trouble, 0.0, "" if lacks in required else lacks)
     running: list[_Judgement] = []
     with StopSignals() as stop, scratch_folder() as folder:
         try:
             while waiting or running:
                 while waiting and len(running) < max(1, jobs):
                     entry = waiting.pop()
-                    ids = () if only is None else only(entry)
+                    ids = ids_in_need(entry) if entry.needs else () if only is None else only(entry)
                     running.append(_Judgement(entry, folder / entry.slug, profile, ids))
                 if stop.number is not None:
                     raise ZooInterruptedError(stop.number)
@@ -151,6 +168,7 @@ class _Judgement:
             *(sys.executable, "-P", "-c", _COMMAND, "gate", str(entry.file), "-n", "0"),
             *("--profile", profile, "--json", str(self._report)),
             *(("--only", ",".join(ids)) if ids else ()),
+            *(("--require", ",".join(entry.needs)) if entry.needs else ()),
         ]
         with self._output.open("wb") as file:
             self._process = subprocess.Popen(  # noqa: S603
@@ -196,6 +214,15 @@ def ids_near(entry: ZooEntry) -> tuple[str, ...]:
     ids = [requirement.id for requirement in load_register()]
     near = [id_ for id_ in ids if id_.partition("-")[0] in families]
     return tuple(dict.fromkeys((*near, *entry.consequences)))
+
+
+def ids_in_need(entry: ZooEntry) -> tuple[str, ...]:
+    """The requirements by which a fault is judged that needs a capability, which takes longer."""
+    family = str(entry.requirement).partition("-")[0]
+    # BOOT is a family of its own kind: most of it has to do with everything.
+    ids = [requirement.id for requirement in load_register()] if family != "BOOT" else []
+    near = [id_ for id_ in ids if id_.partition("-")[0] == family]
+    return tuple(dict.fromkeys((str(entry.requirement), *near, *entry.consequences)))
 
 
 def judge(entry: ZooEntry, report: dict[str, Any], seconds: float = 0.0) -> Verdict:

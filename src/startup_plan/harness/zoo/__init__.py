@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
+from startup_plan.harness import capabilities
+
 if TYPE_CHECKING:
     from types import CodeType
 
@@ -24,7 +26,16 @@ _FOLDER: Final = Path(__file__).parent
 _REWRITE: Final = _FOLDER / "rewrite.py"
 _ID: Final = re.compile(r"[A-Z]+-\d\d")
 _KEYS: Final = frozenset(
-    ("title", "kind", "requirement", "consequences", "origin", "description", "file_format")
+    (
+        "title",
+        "kind",
+        "requirement",
+        "consequences",
+        "needs",
+        "origin",
+        "description",
+        "file_format",
+    )
 )
 
 
@@ -69,6 +80,7 @@ class ZooEntry:
         kind: "fault" breaks what it names, "correct" breaks nothing.
         requirement: the contract id that must catch it; None if it is correct.
         consequences: ids that may fail as well, because the same fault shows there.
+        needs: capabilities without which nobody can see the fault.
         origin: where the fault comes from: a row of the issue table, or "measured".
         description: what was changed, and what happens to an engine because of it.
         file: the module.
@@ -79,6 +91,7 @@ class ZooEntry:
         "description",
         "file",
         "kind",
+        "needs",
         "origin",
         "requirement",
         "slug",
@@ -93,6 +106,7 @@ class ZooEntry:
         kind: Kind,
         requirement: str | None,
         consequences: tuple[str, ...],
+        needs: tuple[str, ...] = (),
         origin: str,
         description: str,
         file: Path,
@@ -103,6 +117,7 @@ class ZooEntry:
         self.kind = kind
         self.requirement = requirement
         self.consequences = consequences
+        self.needs = needs
         self.origin = origin
         self.description = description
         self.file = file
@@ -160,12 +175,16 @@ def _entry(path: Path) -> ZooEntry:
         raise ValueError(f"{path.name}: consequences is a list of ids, not {consequences!r}")
     if requirement in consequences or (kind == "correct" and consequences):
         raise ValueError(f"{path.name}: consequences are what fails besides the requirement")
+    needs = table.get("needs", [])
+    if not isinstance(needs, list) or not set(needs) <= set(capabilities.names()):
+        raise ValueError(f"{path.name}: needs is a list of capabilities, not {needs!r}")
     return ZooEntry(
         slug=path.stem,
         title=_text(path, table, "title"),
         kind=kind,
         requirement=requirement,
         consequences=tuple(consequences),
+        needs=tuple(needs),
         origin=_text(path, table, "origin") if kind == "fault" else "",
         description=_text(path, table, "description"),
         file=file,

@@ -12,7 +12,7 @@ seed(
         '            self.trouble = ""\n        except LookupError as error:',
     ),
     (
-        "        verdict = boot.look_up(worker)\n    except Exception as error:",
-        "        verdict = boot.look_up(worker)\n    except LookupError as error:",
+        "    except _VoteError:\n        raise\n    except Exception as error:",
+        "    except LookupError as error:",
     ),
 )

@@ -13,6 +13,7 @@ comment names it.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import enum
 import errno
 import hashlib
@@ -35,6 +36,7 @@ PLAN_SCHEMA_VERSION = 1
 _LIMIT: Final = 64 << 10
 _WORD: Final = 1 << 63
 _STALE_AFTER_SECONDS: Final = 3600
+_PATIENCE_SECONDS: Final = 300
 _SLOT: Final = "_startup_plan_boot"
 _SCALARS: Final = frozenset((type(None), bool, int, float, str, bytes))
 _ABSENT: Final = ("absent",)
@@ -167,7 +169,7 @@ _OUT_VLLM: Final = """
     DISABLE_LOG_LOGO LORA_DISABLE_PDL SKIP_MODEL_NAME_VALIDATION ELASTIC_EP_SCALE_UP_LAUNCH
     ELASTIC_EP_DRAIN_REQUESTS USE_SIMPLE_KV_OFFLOAD USE_SPINLOOP_EXT GPU_NIC_PCIE_MAPPING
     NIC_SELECTION_VARS SKIP_VERSION_SUFFIX REQUEST_BODY_LOG_LEVEL USE_OINK_OPS
-    COMPILE_CACHE_SAVE_FORMAT
+    COMPILE_CACHE_SAVE_FORMAT DIST_IDENT
 """
 _OUT_OTHER: Final = """
     MAX_JOBS NVCC_THREADS CMAKE_BUILD_TYPE VERBOSE LOCAL_RANK S3_ACCESS_KEY_ID
@@ -552,6 +554,8 @@ class _Boot:
             kv_bytes, verdict = self.offer(worker)
         except Exception as error:
             kv_bytes, verdict = None, f"not applied: {_shown(error)}"
+        if _is_grouped(worker.parallel_config):
+            kv_bytes, verdict = _agreed(kv_bytes, verdict)
         if kv_bytes is None:
             return verdict
         worker.cache_config.kv_cache_memory_bytes = kv_bytes
@@ -576,8 +580,6 @@ class _Boot:
             return None, f"refused: its {kv_bytes} bytes exceed the budget of {budget} bytes"
         if weights is not None and self.weights is not None and self.weights > weights:
             return None, f"refused: weights take {self.weights} bytes, they took {weights}"
-        if _is_grouped(worker.parallel_config):
-            return None, "not applied: its ranks have no vote among themselves"
         return kv_bytes, f"applied: {kv_bytes} bytes of {free} free, from {self.path}"
 
     def store(self, worker: Any, value: Any) -> str:
@@ -587,7 +589,8 @@ class _Boot:
         if self.trouble:
             return f"not saved: identity could not be determined ({self.trouble})"
         try:
-            kv_bytes, baseline = _whole(value), _whole(worker.init_snapshot.free_memory)
+            kv_bytes = _graphs_once(worker, _whole(value))
+            baseline = _whole(worker.init_snapshot.free_memory)
         except TypeError:
             return f"not saved: {_shown(value)} is no whole number of bytes"
         budget = _budget(worker)
@@ -603,6 +606,10 @@ class _Boot:
         return f"saved: {kv_bytes} bytes, measured with {baseline} free, in {self.path}"
 
 
+class _VoteError(RuntimeError):
+    """A rank never came to vote, and will be missing in every collective to come."""
+
+
 def _is_grouped(parallel: Any) -> bool:
     """Whether other ranks run collectives with this one while it profiles (GROUP-01).
 
@@ -613,6 +620,55 @@ def _is_grouped(parallel: Any) -> bool:
         parallel.world_size > 1
         or (replicas > 1 and getattr(parallel, "is_moe_model", None) is not False)
     )
+
+
+def _agreed(kv_bytes: int | None, verdict: str) -> tuple[int | None, str]:
+    """What the group makes of this rank's offer: every rank has one, or none applies (GROUP-01).
+
+    Every rank comes here, whatever its own look-up came to (GROUP-03).
+
+    Raises:
+        _VoteError: some rank did not come within five minutes.
+    """
+    group = _common_group()
+    if group is None:
+        return None, verdict if kv_bytes is None else "not applied: its ranks cannot vote"
+    dist = torch.distributed
+    patience = dt.timedelta(seconds=_PATIENCE_SECONDS)
+    mine = torch.tensor(0 if kv_bytes is None else 1)
+    everyone = [torch.tensor(-1) for _ in range(dist.get_world_size(group))]
+    try:
+        dist.all_gather(everyone, mine, group=group, async_op=True).wait(patience)
+    except RuntimeError as error:
+        raise _VoteError(f"startup plan: not every rank came to vote: {_shown(error)}") from error
+    against = [str(rank) for rank, ballot in enumerate(everyone) if ballot.item() != 1]
+    if kv_bytes is None or not against:
+        return kv_bytes, verdict
+    return None, f"not applied: outvoted by rank {', '.join(against)}, which has none to apply"
+
+
+def _common_group() -> Any:
+    """The engine's group of all ranks for data on the host; None where there is none."""
+    try:
+        from vllm.distributed.parallel_state import (  # noqa: PLC0415  # made after this module
+            get_world_group,
+        )
+
+        return get_world_group().cpu_group
+    except Exception:
+        return None
+
+
+def _graphs_once(worker: Any, suggestion: int) -> int:
+    """The bytes to store: the worker subtracts CUDA graphs twice where it estimated them (BOOT-08).
+
+    What this boot itself allocated is the limit.
+    """
+    estimate = getattr(worker, "cudagraph_memory_estimate", 0)
+    allocated = getattr(worker, "available_kv_cache_memory_bytes", 0)
+    if estimate and getattr(envs, "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", False):
+        return max(suggestion, min(int(allocated), suggestion + int(estimate)))
+    return suggestion
 
 
 def _budget(worker: Any) -> int:
@@ -638,7 +694,8 @@ def _say(verdict: str) -> None:
 def maybe_apply_startup_plan(worker: Any) -> None:
     """Set `worker.cache_config.kv_cache_memory_bytes` from a plan that fits this boot, if any.
 
-    Nothing happens unless `VLLM_ENABLE_STARTUP_PLAN` is set; it raises nothing and logs one line.
+    Nothing happens unless `VLLM_ENABLE_STARTUP_PLAN` is set; it logs one line, and raises nothing
+    unless a rank of its group never comes to vote.
     """
     if not _enabled():
         return
@@ -646,6 +703,8 @@ def maybe_apply_startup_plan(worker: Any) -> None:
     try:
         setattr(worker, _SLOT, boot)
         verdict = boot.look_up(worker)
+    except _VoteError:
+        raise
     except Exception as error:
         verdict = f"not applied: {_shown(error)}"
     _say(verdict)

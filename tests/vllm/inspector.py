@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No startup plan: where one would look its plan up, this says what it finds there, as JSON.
+
+It runs on the stubs and on real vLLM alike, so that what the two have can be held side by side.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HOMES: Final = {
+    "__version__": "vllm",
+    "envs": "vllm",
+    "current_platform": "vllm.platforms",
+    "Platform": "vllm.platforms.interface",
+    "DeviceCapability": "vllm.platforms.interface",
+    "init_logger": "vllm.logger",
+    "logger": "vllm.logger",
+    "MemorySnapshot": "vllm.utils.mem_utils",
+    "Worker": "vllm.v1.worker.gpu_worker",
+    "WorkerBase": "vllm.v1.worker.worker_base",
+    "GiB_bytes": "vllm.utils.mem_constants",
+    "format_gib": "vllm.utils.mem_utils",
+    "safe_hash": "vllm.utils.hashing",
+    "get_world_group": "vllm.distributed.parallel_state",
+    "get_tp_group": "vllm.distributed.parallel_state",
+    "get_pp_group": "vllm.distributed.parallel_state",
+    "get_dp_group": "vllm.distributed.parallel_state",
+}
+"""Name -> the module in which vLLM keeps it."""
+
+QUERIES: Final = (
+    "get_device_name", "get_device_total_memory", "get_device_capability", "get_device_uuid",
+    "is_cuda", "is_rocm", "is_cuda_alike", "is_xpu", "is_out_of_tree", "is_cpu",
+    "is_tpu", "is_integrated_gpu",
+)  # fmt: skip
+_PLAIN: Final = (str, int, float, bool, type(None))
+
+
+def compute_plan_fingerprint(vllm_config: Any, rank: int, world_size: int) -> str:
+    """No key."""
+    del vllm_config, rank, world_size
+    return "0" * 16
+
+
+def maybe_apply_startup_plan(worker: Any) -> None:
+    """Log what is found."""
+    from vllm.logger import init_logger  # noqa: PLC0415  # stub or real, as the moment has it
+
+    found = {name: _tried(look, worker) for name, look in LOOKS.items()}
+    init_logger("vllm.inspector").info("%s", json.dumps(found))
+
+
+def maybe_save_startup_plan(worker: Any, kv_cache_memory_bytes: int) -> None:
+    """Nothing."""
+
+
+def _tried(look: Callable[[Any], Any], worker: Any) -> Any:
+    try:
+        return look(worker)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _names(_: Any) -> dict[str, bool]:
+    return {name: hasattr(importlib.import_module(home), name) for name, home in HOMES.items()}
+
+
+def _parameters(function: Any) -> list[list[str]]:
+    """Name and default of each parameter, less the first of a method."""
+    return [
+        [p.name, "" if p.default is p.empty else repr(p.default)]
+        for p in inspect.signature(function).parameters.values()
+        if p.name not in {"self", "cls"}
+    ]
+
+
+def _platform(_: Any) -> dict[str, Any]:
+    interface = importlib.import_module("vllm.platforms.interface").Platform
+    return {name: _parameters(getattr(interface, name)) for name in QUERIES}
+
+
+def _answers(worker: Any) -> dict[str, Any]:
+    platform = importlib.import_module("vllm.platforms").current_platform
+    index = worker.device.index
+    capability = platform.get_device_capability(index)
+    return {
+        "name": platform.get_device_name(index),
+        "total": platform.get_device_total_memory(index),
+        "capability": [str(capability), capability.as_version_str(), capability.to_int()],
+        "parts": [capability.major, capability.minor],
+        "cuda": [platform.is_cuda(), platform.is_rocm(), platform.is_cuda_alike()],
+        "kind": [platform.device_type, platform.is_cpu(), platform.is_xpu()],
+        "through": [platform.current_device(), platform.get_device_properties(0).total_memory],
+        "absent": platform.a_name_that_no_platform_has,
+    }
+
+
+def _snapshot(worker: Any) -> dict[str, Any]:
+    made = importlib.import_module("vllm.utils.mem_utils").MemorySnapshot
+    snapshot = worker.init_snapshot
+    return {
+        "fields": [[f.name, repr(f.default)] for f in dataclasses.fields(made)],
+        "class": type(snapshot).__name__,
+        "types": {f.name: _kind(getattr(snapshot, f.name)) for f in dataclasses.fields(snapshot)},
+        "device": [snapshot.device_.type, snapshot.device_.index],
+    }
+
+
+def _worker(worker: Any) -> dict[str, str]:
+    return {name: _kind(value) for name, value in sorted(vars(worker).items())}
+
+
+def _runner(worker: Any) -> dict[str, Any]:
+    runner = worker.model_runner
+    return {"model_memory_usage": _kind(runner.model_memory_usage)}
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__
+
+
+def _environment(_: Any) -> dict[str, Any]:
+    envs = importlib.import_module("vllm.envs")
+    return {
+        "root": _kind(envs.VLLM_CACHE_ROOT),
+        "flag": repr(envs.VLLM_ENABLE_STARTUP_PLAN),
+        "registered": sorted(envs.environment_variables),
+        "factors": sorted(envs.compile_factors()),
+        "is_set": [envs.is_set("VLLM_CACHE_ROOT"), envs.is_set("VLLM_PORT")],
+        "unknown": _tried(lambda _: envs.VLLM_NO_SUCH_VARIABLE, None).partition(":")[0],
+    }
+
+
+def _torch(worker: Any) -> dict[str, Any]:
+    torch = importlib.import_module("torch")
+    device = torch.device("cuda:1")
+    return {
+        "version": _kind(torch.__version__ + ""),
+        "runtimes": [_kind(torch.version.cuda), _kind(torch.version.hip), _kind(torch.version.xpu)],
+        "device": [device.type, device.index, str(device), device == torch.device("cuda", 1)],
+        "worker": [worker.device.type, worker.device.index],
+        "accelerator": sorted(
+            name
+            for name in ("current_device_index", "device_count", "get_memory_info", "is_available")
+            if hasattr(torch.accelerator, name)
+        ),
+        "cuda": sorted(
+            name
+            for name in ("get_device_properties", "get_device_name", "mem_get_info")
+            if hasattr(torch.cuda, name)
+        ),
+        "groups": [torch.distributed.is_available(), _kind(torch.distributed.is_initialized())],
+    }
+
+
+def _helpers(_: Any) -> dict[str, Any]:
+    memory = importlib.import_module("vllm.utils.mem_utils")
+    hashing = importlib.import_module("vllm.utils.hashing")
+    constants = importlib.import_module("vllm.utils.mem_constants")
+    return {
+        "gib": constants.GiB_bytes,
+        "format": memory.format_gib(3 * 2**29),
+        "hash": len(hashing.safe_hash(b"x", usedforsecurity=False).hexdigest()),
+    }
+
+
+def _logger(_: Any) -> list[str]:
+    logger = importlib.import_module("vllm.logger").init_logger("vllm.inspector")
+    levels = ("debug", "info", "warning", "error", "exception", "critical")
+    names = [*levels, "debug_once", "info_once", "warning_once", "log"]
+    return [name for name in names if callable(getattr(logger, name, None))]
+
+
+def _config(worker: Any) -> dict[str, Any]:
+    config = worker.vllm_config
+    return {
+        "class": type(config).__name__,
+        "hash": _kind(config.compute_hash()),
+        "explicit": repr(config.cache_config.kv_cache_memory_bytes),
+        "same": [
+            getattr(worker, name) is getattr(config, name)
+            for name in ("cache_config", "model_config", "parallel_config", "scheduler_config")
+        ],
+        "world": [config.parallel_config.world_size, worker.rank, worker.local_rank],
+        "types": {
+            name: _kind(getattr(config.cache_config, name))
+            for name in ("gpu_memory_utilization", "block_size")
+        },
+    }
+
+
+LOOKS: Final[dict[str, Callable[[Any], Any]]] = {
+    "names": _names,
+    "platform": _platform,
+    "answers": _answers,
+    "snapshot": _snapshot,
+    "worker": _worker,
+    "runner": _runner,
+    "environment": _environment,
+    "torch": _torch,
+    "helpers": _helpers,
+    "logger": _logger,
+    "config": _config,
+}
+"""What is looked at -> how."""

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stubs and real vLLM, seen by one and the same module, have the same to offer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from startup_plan.harness import vllm_stubs
+from startup_plan.harness.engine import Engine
+from startup_plan.harness.real_host import Booter, RealHost
+from startup_plan.harness.subject import load_subject
+from startup_plan.harness.world import World
+
+pytestmark = pytest.mark.vllm
+
+INSPECTOR: Final = str(Path(__file__).with_name("inspector.py"))
+UTILIZATION: Final = "cache_config.gpu_memory_utilization"
+
+
+class Seen(NamedTuple):
+    """What the inspector says of both sides: the name of a look, and what it saw."""
+
+    stub: dict[str, Any]
+    real: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """One boot of the inspector on the stubs, and one on vLLM's own worker."""
+    folder = tmp_path_factory.mktemp("fidelity")
+    with World(load_subject(INSPECTOR), folder / "stub") as world:
+        (stub,) = world.boot(Engine()).lines
+    with Booter(INSPECTOR, folder / "errors") as booter:
+        host = RealHost(booter, folder / "real")
+        (report,) = host.boot(host.order(settings={UTILIZATION: 0.5}))
+    assert not report.raised, report.raised
+    (real,) = [line for line in report.lines if line.startswith("{")]
+    return Seen(json.loads(stub), json.loads(real))
+
+
+def test_every_name_has_a_home(seen: Seen) -> None:
+    """Every name to which the stubs give a meaning exists in vLLM, where the inspector looks."""
+    missing = sorted(name for name, there in seen.real["names"].items() if not there)
+    unlisted = sorted(vllm_stubs.PROVIDERS.keys() - seen.real["names"].keys())
+
+    assert (missing, unlisted) == ([], [])
+
+
+@pytest.mark.parametrize("look", ["platform", "logger", "helpers", "runner"])
+def test_the_same_is_offered(seen: Seen, look: str) -> None:
+    """Parameters and defaults of platform queries, methods of a logger, helpers: all equal."""
+    assert seen.stub[look] == seen.real[look]
+
+
+@pytest.mark.parametrize(
+    "part", ["name", "total", "capability", "parts", "cuda", "kind", "through", "absent"]
+)
+def test_the_same_is_answered(seen: Seen, part: str) -> None:
+    """A device has the same name, memory and capability on both sides, in the same types."""
+    assert seen.stub["answers"][part] == seen.real["answers"][part]
+
+
+def test_a_snapshot_has_the_same_fields(seen: Seen) -> None:
+    """Fields, defaults and types of a memory snapshot are vLLM's."""
+    stub, real = seen.stub["snapshot"], seen.real["snapshot"]
+    # Real ones may say more; what the stub says must be so.
+    fields = [field for field in real["fields"] if field in stub["fields"]]
+    types = {name: real["types"].get(name) for name in stub["types"] if name != "device"}
+    told = {name: kind for name, kind in stub["types"].items() if name != "device"}
+
+    assert (fields, types) == (stub["fields"], told)
+    assert (stub["class"], stub["device"]) == (real["class"], real["device"])
+
+
+def test_a_worker_has_the_same_attributes(seen: Seen) -> None:
+    """Every attribute of the simulated worker is one of vLLM's worker, of the same type."""
+    stub, real = seen.stub["worker"], seen.real["worker"]
+    # Sections that the tiny model has no use for are None there; devices and runners are stand-ins.
+    stand_ins = {"device", "model_runner"}
+    different = {
+        name: (kind, real.get(name))
+        for name, kind in stub.items()
+        if name not in stand_ins and real.get(name) not in {kind, "NoneType"}
+    }
+
+    assert (different, stand_ins - real.keys()) == ({}, set())
+
+
+def test_the_environment_is_read_alike(seen: Seen) -> None:
+    """The flag, the cache root and unknown names behave alike; the lists differ by version."""
+    stub, real = seen.stub["environment"], seen.real["environment"]
+    parts = ("root", "flag", "is_set", "unknown")
+
+    assert [stub[part] for part in parts] == [real[part] for part in parts]
+    assert len(set(stub["registered"]) & set(real["registered"])) > 250
+
+
+@pytest.mark.parametrize("part", ["version", "device", "worker", "accelerator", "cuda"])
+def test_torch_looks_alike(seen: Seen, part: str) -> None:
+    """Versions are strings, devices have a type and an index, queries have torch's names."""
+    assert seen.stub["torch"][part] == seen.real["torch"][part]
+
+
+@pytest.mark.parametrize("part", ["class", "hash", "explicit", "same", "world", "types"])
+def test_a_configuration_looks_alike(seen: Seen, part: str) -> None:
+    """Sections of the configuration are those that the worker holds, in vLLM's own types."""
+    assert seen.stub["config"][part] == seen.real["config"][part]

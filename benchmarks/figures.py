@@ -29,6 +29,7 @@ REPORTS: Final = ROOT / "docs" / "reports"
 FIGURES: Final = REPORTS / "figures.json"
 RELEASED: Final = REPORTS / "vllm-0.33.0.json"
 REFERENCE: Final = REPORTS / "reference.json"
+BENCHED: Final = REPORTS / "bench-vllm-cpu.json"
 
 
 def machine() -> dict[str, object]:
@@ -159,6 +160,42 @@ def census_table(figures: dict[str, Any]) -> str:
     )
 
 
+def bench_table(kept: dict[str, Any]) -> str:
+    """Seconds by phase and stage, and what the checks said, as Markdown."""
+    phases = kept["figures"]["phases"]
+    stages = list(dict.fromkeys(name for phase in phases.values() for name in phase["stages"]))
+    lines = [
+        f"| phase | first answer, s | {', s | '.join(stages)}, s |",
+        "|---" * (len(stages) + 2) + "|",
+    ]
+    for name, phase in phases.items():
+        cells = [_seconds(phase["answered"])]
+        cells += [_seconds(phase["stages"].get(stage)) for stage in stages]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    here, gain = kept["machine"], kept["figures"]["gains"]["startup plan"]
+    runs = max(phase["runs"] for phase in phases.values())
+    verdicts = [check["verdict"] for check in kept["checks"]]
+    failed = [check for check in kept["checks"] if check["verdict"] == "failed"]
+    told = "; ".join(
+        dict.fromkeys(f"`{c['name']}` of {c['phase']}: {c['evidence']}" for c in failed)
+    )
+    plan = (
+        f"the plan's gain is {gain['seconds']['median']:.2f} s"
+        if gain["seconds"]
+        else f"no figure for the plan's gain, because {gain['reason']}"
+    )
+    return "\n".join(lines) + (
+        f"\n\nA tiny Llama on vLLM's CPU backend, {here['usable_cpus']} cores, {here['machine']}, "
+        f"medians of {runs} rounds by `benchmarks/bench_real.py`. A stage is left out where the log "
+        f"does not tell it. {verdicts.count('passed')} checks passed, {len(failed)} failed"
+        f"{f' ({told})' if told else ''}; {plan}."
+    )
+
+
+def _seconds(found: dict[str, Any] | None) -> str:
+    return "" if found is None else f"{found['median']:.2f}"
+
+
 def verdict_table(found: dict[str, Any]) -> str:
     """Requirements by level and status, as Markdown."""
     lines = ["| level | violated | holds | not run |", "|---|---|---|---|"]
@@ -237,6 +274,7 @@ def rendered() -> dict[Path, str]:
         "story": stories(released, ("KEY-02", "BOOT-06", "LOAD-04")),
         "hang": stories(released, ("GROUP-01",)),
         "census": census_table(figures),
+        "bench": bench_table(json.loads(BENCHED.read_text())),
         "figures": figure_table(figures),
     }
     readme = (ROOT / "README.md").read_text()

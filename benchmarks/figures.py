@@ -186,8 +186,8 @@ def bench_table(kept: dict[str, Any]) -> str:
     )
     return "\n".join(lines) + (
         f"\n\nA tiny Llama on vLLM's CPU backend, {here['usable_cpus']} cores, {here['machine']}, "
-        f"medians of {runs} rounds by `benchmarks/bench_real.py`. A stage is left out where the log "
-        f"does not tell it. {verdicts.count('passed')} checks passed, {len(failed)} failed"
+        f"medians of {runs} rounds by `benchmarks/bench_real.py`. A stage is left out where no log "
+        f"line tells it. {verdicts.count('passed')} checks passed, {len(failed)} failed"
         f"{f' ({told})' if told else ''}; {plan}."
     )
 

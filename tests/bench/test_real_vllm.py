@@ -104,10 +104,12 @@ def test_the_plan_was_saved_and_applied(measured: dict[str, Any]) -> None:
 def test_tokens_are_compared(measured: dict[str, Any]) -> None:
     """Answers of all five servers are equal, and there are token ids in them to compare."""
     runs = _runs(measured).values()
-    counts = {len(answer["choices"][0]["token_ids"]) for run in runs for answer in run["answers"]}
+    shortest = min(
+        len(answer["choices"][0]["token_ids"]) for run in runs for answer in run["answers"]
+    )
 
     assert ("identical-answers", None) in _checks(measured, "passed")
-    assert counts == {real_bench.TOKENS + 1}
+    assert shortest > real_bench.TOKENS
 
 
 def test_stages_come_from_the_log(measured: dict[str, Any]) -> None:

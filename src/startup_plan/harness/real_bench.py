@@ -16,18 +16,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TOKENS: Final = 8
-"""Tokens of an answer before any token may end it."""
+"""Tokens of an answer before one may end it."""
 
 PHASES: Final = ("uncached", "cache-fill", "cache-hit", "plan-fill", "plan-hit")
 
 _DEVICE_BYTES: Final = 8 << 30
+_LETTERS: Final = range(ord("A"), ord("Q"))
+"""What an answer can be made of until it may end."""
+
 _GREEDY: Final[Mapping[str, Any]] = {
     "model": "tiny",
     "temperature": 0,
     "max_tokens": 3 * TOKENS,
     "min_tokens": TOKENS,
-    # A random model does not end of its own accord; so any token ends its answer.
-    "stop_token_ids": list(range(tiny_models.VOCABULARY)),
+    # A random model does not end of its own accord; so almost any token ends its answer.
+    "stop_token_ids": [token for token in range(tiny_models.VOCABULARY) if token not in _LETTERS],
     "return_token_ids": True,
 }
 _REQUESTS: Final[Mapping[str, dict[str, Any]]] = {

@@ -107,7 +107,7 @@ class BootOrder:
     cards: list[Card] = field(default_factory=lambda: [Card() for _ in range(4)])
     load: Load = field(default_factory=Load)
     ranks: dict[int, RankOrder] = field(default_factory=dict)
-    patience: float = 4.0
+    patience: float = 3.0
 
     @property
     def size(self) -> int:

@@ -51,7 +51,17 @@ class _Child:
         report: what came of it, once it has said so.
     """
 
-    __slots__ = ("_busy", "_text", "pid", "pipe", "quiet_since", "rank", "report", "stage")
+    __slots__ = (
+        "_busy",
+        "_text",
+        "heard_at",
+        "pid",
+        "pipe",
+        "quiet_since",
+        "rank",
+        "report",
+        "stage",
+    )
 
     def __init__(self, rank: int, pid: int, pipe: int) -> None:
         self.rank = rank
@@ -59,7 +69,7 @@ class _Child:
         self.pipe = pipe
         self.stage = "start"
         self.report: RankReport | None = None
-        self.quiet_since = time.monotonic()
+        self.quiet_since = self.heard_at = time.monotonic()
         self._busy = 0
         self._text = b""
 
@@ -69,13 +79,17 @@ class _Child:
         self._text += data
         *lines, self._text = self._text.split(b"\n")
         for line in lines:
-            self.quiet_since = time.monotonic()
+            self.quiet_since = self.heard_at = time.monotonic()
             said = json.loads(line)
             if isinstance(said, str):
                 self.stage = said
             else:
                 self.report = RankReport.from_values(said)
         return bool(data)
+
+    def waits(self, now: float, patience: float) -> bool:
+        """Whether it has done nothing for `patience` seconds, or said nothing for far longer."""
+        return now - self.quiet_since > patience or now - self.heard_at > 4 * patience
 
     def look(self) -> None:
         """Take note of whether it computes."""
@@ -232,8 +246,9 @@ def _supervise(children: list[_Child], patience: float) -> list[RankReport]:
             for child in listening.values():
                 child.look()
             now = time.monotonic()
-            quiet = [now - child.quiet_since > patience for child in listening.values()]
-            hung = bool(quiet) and (all(quiet) or now > deadline)
+            hung = bool(listening) and (
+                now > deadline or all(child.waits(now, patience) for child in listening.values())
+            )
     return [_report_of(child, hung=child.pipe in listening, failed=failed) for child in children]
 
 

@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cards on which every engine and every co-tenant is a real process.
+
+Every process is known by its id, is ended and waited for when the card is closed, and dies with
+this one whatever happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self, final
+
+from . import card_host
+from .card import LAST, Card, CardBusyError, CardError
+from .card_order import Order, Report
+from .simulation import MIB
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from .card_scenarios import Scenario
+
+Backend = Literal["cuda", "host"]
+
+_ANSWER_SECONDS: Final = 50.0
+_END_SECONDS: Final = 10.0
+_SETTLE_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.05
+_STEADY: Final = 3
+_HIDDEN: Final = (
+    "VLLM_", "NCCL_", "PYTORCH_", "TORCH", "TRITON_", "STARTUP_PLAN_", "CUBLAS_", "PYTHONHASHSEED",
+)  # fmt: skip
+
+
+@final
+class Child:
+    """A process on a card that answers lines with lines.
+
+    Args:
+        script: what it runs.
+        arguments: its arguments; the process to die with is added.
+        errors: a file for what it prints.
+        greets: whether it says something before it is asked.
+    """
+
+    def __init__(self, script: Path, arguments: list[str], errors: Path, *, greets: bool) -> None:
+        """Start it."""
+        self._errors = errors
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(_HIDDEN)
+        }
+        # The child belongs to the package that this process has loaded.
+        package = os.fspath(Path(__file__).parents[2])
+        paths = [package, environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        with errors.open("ab") as stream:
+            self._process = subprocess.Popen(  # noqa: S603  # this interpreter, our own script
+                [sys.executable, str(script), "--parent", str(os.getpid()), *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stream,
+                env=environment,
+                text=True,
+                encoding="utf-8",
+                # Ctrl-C is for the parent, which ends its processes one by one.
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        self.greeting: dict[str, Any] = {}
+        if greets:
+            try:
+                self.greeting = self._answer()
+            except BaseException:
+                self.kill()
+                raise
+
+    def tell(self, said: object) -> None:
+        """Say one thing that has no answer."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(said) + "\n")
+            self._process.stdin.flush()
+
+    def ask(self, said: object) -> dict[str, Any]:
+        """Say one thing and give the answer.
+
+        Raises:
+            CardError: it has died, or does not answer in time.
+        """
+        self.tell(said)
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        stream = self._process.stdout
+        assert stream is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            heard = selector.select(_ANSWER_SECONDS)
+        line = stream.readline() if heard else ""
+        if not line:
+            silent = "died" if heard else f"gave no answer in {_ANSWER_SECONDS:.0f} s"
+            self.kill()
+            raise CardError(f"a process on the card {silent}: {self._last_words()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def end(self) -> None:
+        """Let it come to its end, and wait for that."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self.reap()
+
+    def kill(self) -> None:
+        """Kill it and wait for it, though perhaps not for its memory."""
+        self._process.send_signal(signal.SIGKILL)
+        self.reap()
+
+    def reap(self) -> None:
+        """Wait for its end."""
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def _last_words(self) -> str:
+        lines = self._errors.read_text("utf-8", errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it printed nothing"
+
+
+@final
+class ProcessBoot:
+    """An engine that boots in a process of its own."""
+
+    def __init__(self, child: Child, order: Order) -> None:
+        """Hand over the order."""
+        self.report = Report(name=order.name, utilization=order.utilization)
+        self._child = child
+        child.tell({name: getattr(order, name) for name in order.__slots__})
+
+    def advance(self, stage: str) -> Report:
+        """Go on up to `stage`, or as far as it comes."""
+        answer = self._child.ask({"advance": stage})
+        for name, value in answer.items():
+            setattr(self.report, name, value)
+        return self.report
+
+    def end(self) -> None:
+        """End it."""
+        self._child.end()
+
+    def kill(self) -> None:
+        """Kill it."""
+        self._child.kill()
+
+
+@final
+class ProcessTenant:
+    """A co-tenant in a process of its own."""
+
+    def __init__(self, child: Child) -> None:
+        """It holds nothing."""
+        self._child = child
+        self.held = 0
+
+    def hold(self, size: int) -> None:
+        """Hold exactly `size` bytes.
+
+        Raises:
+            CardBusyError: there is not so much.
+        """
+        self.look({"hold": size})
+
+    def look(self, said: dict[str, int]) -> dict[str, Any]:
+        """Ask what it holds and what it sees."""
+        answer = self._child.ask(said)
+        if "refused" in answer:
+            raise CardBusyError(answer["refused"])
+        self.held = int(answer["held"])
+        return answer
+
+    def end(self) -> None:
+        """Let go and end."""
+        self.held = 0
+        self._child.end()
+
+
+class ProcessCard(Card):
+    """A card whose engines and co-tenants are processes; enter it, and leave it to end them all.
+
+    Args:
+        root: an empty folder.
+        subject: the implementation under test, as `load_subject` takes it.
+        scripts: the folder of `engine.py` and `cotenant.py`.
+        backend: where memory is taken.
+    """
+
+    backend: ClassVar[Backend]
+
+    def __init__(self, root: Path | str, subject: str, scripts: Path) -> None:
+        """Nothing is started yet."""
+        super().__init__(root)
+        self._subject = subject
+        self._scripts = scripts
+        self._errors = Path(self._root, "errors")
+        self._children: list[Child] = []
+
+    def __enter__(self) -> Self:
+        """Start somebody who looks at the card from outside.
+
+        Raises:
+            CardError: there is no such card.
+        """
+        self._watchers: dict[int, ProcessTenant] = {}
+        try:
+            child = self._child("cotenant.py", 0, ["--last", str(self.last)], greets=True)
+        except BaseException:
+            self.close()
+            raise
+        self._watchers[0] = ProcessTenant(child)
+        found = child.greeting
+        self.name = str(found["name"])
+        self.total, self.granule = int(found["total"]), int(found["granule"])
+        self.buffer, self.devices = int(found["buffer"]), int(found["devices"])
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End every process."""
+        self.close()
+
+    def close(self) -> None:
+        """Kill and reap every process that was started here, by its id."""
+        for child in self._children:
+            child.kill()
+        self._children.clear()
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes that were started here, whether they live or not."""
+        return [child.pid for child in self._children]
+
+    def free(self, device: int = 0) -> int:
+        """Free bytes as a process sees them that holds nothing."""
+        if device not in self._watchers:
+            self._watchers[device] = self._tenant(device)
+        return int(self._watchers[device].look({})["free"])
+
+    def used(self, device: int = 0) -> int:
+        """Bytes in use."""
+        return self.total - self.free(device)
+
+    def start(self, order: Order, until: str) -> ProcessBoot:
+        """Start an engine."""
+        arguments = ["--granule", str(self.granule), self._subject]
+        boot = ProcessBoot(self._child("engine.py", order.device, arguments), order)
+        boot.advance(until)
+        return boot
+
+    def _tenant(self, device: int) -> ProcessTenant:
+        arguments = ["--last", str(self.last)]
+        return ProcessTenant(self._child("cotenant.py", device, arguments, greets=True))
+
+    def settle(self) -> None:
+        """Wait until the free memory stands still."""
+        latest, seen = time.monotonic() + _SETTLE_SECONDS, [self.free()]
+        while len(seen) < _STEADY and time.monotonic() < latest:
+            time.sleep(_POLL_SECONDS)
+            free = self.free()
+            seen = [*seen, free] if free == seen[-1] else [free]
+
+    def _child(
+        self, script: str, device: int, arguments: list[str], *, greets: bool = False
+    ) -> Child:
+        command = ["--backend", self.backend, "--device", str(device), *self._where(), *arguments]
+        child = Child(self._scripts / script, command, self._errors, greets=greets)
+        self._children.append(child)
+        return child
+
+    def _where(self) -> list[str]:
+        return []
+
+
+@final
+class HostCard(ProcessCard):
+    """Made-up devices in the memory of the host, with real processes on them."""
+
+    kind = "host"
+    backend = "host"
+    last = card_host.TOTALS[0] // 32
+
+    def __init__(self, root: Path | str, subject: str, scripts: Path) -> None:
+        """Make the folders in which the devices lie."""
+        super().__init__(root, subject, scripts)
+        shared = Path("/dev/shm")  # noqa: S108  # memory, where there is such a folder
+        place = shared if os.access(shared, os.W_OK) else None
+        self._folder = Path(tempfile.mkdtemp(prefix="startup-plan-card-", dir=place))
+        for device in range(len(card_host.TOTALS)):
+            (self._folder / str(device)).mkdir()
+
+    def close(self) -> None:
+        """End every process, and remove the devices."""
+        super().close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def used(self, device: int = 0) -> int:
+        """Bytes in use, counted from the files that living processes hold."""
+        return card_host.used(self._folder / str(device))
+
+    def free(self, device: int = 0) -> int:
+        """Bytes not in use."""
+        return card_host.TOTALS[device] - self.used(device)
+
+    def settle(self) -> None:
+        """Nothing to wait for: who counts removes what the dead have left."""
+
+    def _where(self) -> list[str]:
+        return ["--folder", os.fspath(self._folder)]
+
+
+@final
+class CudaCard(ProcessCard):
+    """A CUDA device."""
+
+    kind = "cuda"
+    backend = "cuda"
+    last = LAST
+
+    def used(self, device: int = 0) -> int:
+        """Bytes in use in the words of `nvidia-smi`, or of the driver where there is none."""
+        said = _nvidia_smi(device)
+        return super().used(device) if said is None else said
+
+
+def _nvidia_smi(device: int) -> int | None:
+    """What `nvidia-smi` says is in use on a device, in bytes; None where it does not say."""
+    program = shutil.which("nvidia-smi")
+    if program is None or "CUDA_VISIBLE_DEVICES" in os.environ:
+        # It counts all devices of the host, whatever this process may see.
+        return None
+    command = [program, "-i", str(device), "--query-gpu=memory.used"]
+    with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+        done = subprocess.run(  # noqa: S603  # a query; it changes nothing
+            [*command, "--format=csv,noheader,nounits"],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=_END_SECONDS,
+        )
+        return int(done.stdout.split()[0]) * MIB
+    return None
+
+
+class RunScenario(Protocol):
+    """Runs a scenario on a card that is opened for it."""
+
+    def __call__(self, name: str, scenario: Scenario, subject: str = "") -> ProcessCard:
+        """Run it on the subject under test, or on another; the card, closed again."""

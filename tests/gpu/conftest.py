@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cards with real processes, one test at a time, and whether they are fit for a scenario."""
+
+from __future__ import annotations
+
+import fcntl
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import pytest
+
+from startup_plan.harness.boot import gib
+from startup_plan.harness.card import LAST, CardError
+from startup_plan.harness.card_remote import CudaCard, HostCard, ProcessCard
+from startup_plan.harness.card_report import keep
+from startup_plan.harness.plugin_witness import account_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from contextlib import AbstractContextManager
+
+    from startup_plan.harness.card_remote import RunScenario
+    from startup_plan.harness.card_scenarios import Scenario
+    from startup_plan.harness.plugin_fixtures import Tally
+
+SCRIPTS: Final = Path(__file__).parent
+
+# Contexts and library handles take about this much beside what the sizes of a scenario say.
+_CONTEXTS: Final = LAST // 2
+
+
+@contextmanager
+def _alone() -> Generator[None]:
+    """Nobody else on this machine uses the card meanwhile, whatever xdist makes of groups."""
+    with Path(tempfile.gettempdir(), "startup-plan-card.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _not_run(request: pytest.FixtureRequest, reason: str) -> NoReturn:
+    """The capability `gpu` is absent for this test, which is a failure where it is required."""
+    account_of(request.node).lacks = "gpu"
+    if "gpu" in request.config.getoption("--require").split(","):
+        pytest.fail(f"required capability gpu: {reason}", pytrace=False)
+    pytest.skip(f"capability gpu: {reason}")
+
+
+def misfit(card: ProcessCard, scenario: Scenario) -> str:
+    """Why a card is too small or too busy for a scenario, with figures; "" if it is not."""
+    free, needed = card.free(), int(card.total * scenario.peak) + _CONTEXTS
+    if free < needed:
+        return (
+            f"{card.name} has {gib(free)} of {gib(card.total)} free, and the scenario needs "
+            f"{scenario.peak:.0%} of the card and {gib(_CONTEXTS)} for contexts"
+        )
+    return ""
+
+
+@pytest.fixture
+def on_cuda(
+    request: pytest.FixtureRequest, fresh_folder: Callable[[], Path], tally: Tally
+) -> Generator[RunScenario]:
+    """Runs scenarios on the CUDA device, one at a time on this machine."""
+    judged = request.config.getoption("--subject")
+
+    def run(name: str, scenario: Scenario, subject: str = "") -> ProcessCard:
+        card = CudaCard(fresh_folder(), subject or judged, SCRIPTS)
+        try:
+            with card:
+                if card.devices < scenario.devices:
+                    pytest.skip(f"{card.devices} device here, {scenario.devices} are needed")
+                if reason := misfit(card, scenario):
+                    _not_run(request, reason)
+                scenario.run(card)
+        except CardError as error:
+            _not_run(request, str(error))
+        finally:
+            tally(boots=card.boots)
+            keep(request.node, card, name)
+        return card
+
+    with _alone():
+        yield run
+
+
+@pytest.fixture
+def on_host(
+    request: pytest.FixtureRequest, fresh_folder: Callable[[], Path], tally: Tally
+) -> RunScenario:
+    """Runs scenarios with real processes on a made-up device."""
+    judged = request.config.getoption("--subject")
+
+    def run(name: str, scenario: Scenario, subject: str = "") -> ProcessCard:
+        with HostCard(fresh_folder(), subject or judged, SCRIPTS) as card:
+            try:
+                scenario.run(card)
+            finally:
+                tally(boots=card.boots)
+                keep(request.node, card, name)
+        return card
+
+    return run
+
+
+@pytest.fixture
+def host_card(
+    request: pytest.FixtureRequest, fresh_folder: Callable[[], Path]
+) -> AbstractContextManager[HostCard]:
+    """A made-up device, not entered yet."""
+    return HostCard(fresh_folder(), request.config.getoption("--subject"), SCRIPTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from .card_scenarios import SCENARIOS, Scenario, applies, boots, fits, refuses
+from .card_scenarios import APPLIES, REFUSES, SCENARIOS, Scenario, applies, boots, fits, refuses
 from .violation import Violation
 
 if TYPE_CHECKING:
@@ -134,11 +134,11 @@ def _two_devices(card: Card) -> None:
 
 
 CROWDS: Final[Mapping[str, Scenario]] = {
-    "a leak": Scenario(_leak, ("GATE-01", "BOOT-07"), 0.8),
-    "killed while booting": Scenario(_killed_while_booting, ("BOOT-01", "BOOT-07"), 0.8),
+    "a leak": Scenario(_leak, REFUSES, 0.8),
+    "killed while booting": Scenario(_killed_while_booting, APPLIES, 0.8),
     "two engines at once": Scenario(_two_at_once, ("BOOT-07",), 0.8),
     "one engine twice at once": Scenario(_same_engine_twice_at_once, ("BOOT-07",), 0.8),
-    "a co-tenant grows": Scenario(_growing, ("GATE-01", "BOOT-07"), 0.8),
+    "a co-tenant grows": Scenario(_growing, (*APPLIES, *REFUSES), 0.8),
     "two devices": Scenario(_two_devices, ("KEY-04", "BOOT-07"), 0.7, devices=2),
 }
 """Name -> several processes on one card."""

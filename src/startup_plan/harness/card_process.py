@@ -94,7 +94,7 @@ def engine(arguments: list[str]) -> None:
     torch, cuda = memory.versions
     simulation = Simulation([], Runtime(torch=torch, cuda=cuda))
     plan = SubjectPlan(
-        order, subject, simulation, lambda: _bench(subject, simulation, memory, order.device)
+        order, subject, simulation, lambda: bench(subject, simulation, memory, order.device)
     )
     life = live(order, memory, plan, report)
     for line in lines:
@@ -104,7 +104,7 @@ def engine(arguments: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def _bench(
+def bench(
     subject: Subject, simulation: Simulation, memory: CardMemory, device: int
 ) -> Iterator[None]:
     """Simulated modules in the place of vLLM and torch, with the figures of the card."""

@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self, final
@@ -311,11 +310,9 @@ class HostCard(ProcessCard):
     def __init__(self, root: Path | str, subject: str, scripts: Path) -> None:
         """Make the folders in which the devices lie."""
         super().__init__(root, subject, scripts)
-        shared = Path("/dev/shm")  # noqa: S108  # memory, where there is such a folder
-        place = shared if os.access(shared, os.W_OK) else None
-        self._folder = Path(tempfile.mkdtemp(prefix="startup-plan-card-", dir=place))
+        self._folder = Path(self._root, "devices")
         for device in range(len(card_host.TOTALS)):
-            (self._folder / str(device)).mkdir()
+            (self._folder / str(device)).mkdir(parents=True)
 
     def close(self) -> None:
         """End every process, and remove the devices."""

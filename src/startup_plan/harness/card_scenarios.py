@@ -274,20 +274,20 @@ def _heavier_weights(card: Card) -> None:
         )
 
 
+APPLIES: Final = ("BOOT-01", "GATE-02", "BOOT-07")
+REFUSES: Final = ("GATE-01", "GATE-07", "BOOT-07")
+"""What a scenario judges in which a plan must be applied, or refused."""
+
 SCENARIOS: Final[Mapping[str, Scenario]] = {
-    "same card": Scenario(
-        _same_card, ("BOOT-01", "BOOT-02", "BOOT-04", "BOOT-05", "GATE-02", "BOOT-07"), 0.5
-    ),
-    "a co-tenant comes and goes": Scenario(
-        _comes_and_goes, ("GATE-01", "GATE-04", "GATE-07", "BOOT-07"), 0.8
-    ),
-    "the boundary": Scenario(_boundary, ("GATE-01", "BOOT-07"), 0.6),
-    "0.8, 0.35, 0.8": Scenario(_budgets, ("BOOT-06", "BOOT-07"), 0.8),
+    "same card": Scenario(_same_card, (*APPLIES, "BOOT-02", "BOOT-04", "BOOT-05"), 0.5),
+    "a co-tenant comes and goes": Scenario(_comes_and_goes, (*APPLIES, *REFUSES, "GATE-04"), 0.8),
+    "the boundary": Scenario(_boundary, (*APPLIES, *REFUSES), 0.6),
+    "0.8, 0.35, 0.8": Scenario(_budgets, (*APPLIES, "BOOT-06"), 0.8),
     "lowered beside a co-tenant": Scenario(_lowered_beside_a_cotenant, ("BOOT-06", "BOOT-07"), 0.8),
-    "an explicit size": Scenario(_explicit, ("GATE-05",), 0.5),
-    "the flag off": Scenario(_off, ("GATE-06", "BOOT-03"), 0.5),
-    "the flag off on an empty disk": Scenario(_off_on_an_empty_disk, ("GATE-06",), 0.5),
-    "CUDA graphs": Scenario(_graphs, ("BOOT-07", "BOOT-08"), 0.5),
-    "heavier weights": Scenario(_heavier_weights, ("GATE-07", "GATE-08"), 0.6),
+    "an explicit size": Scenario(_explicit, ("GATE-05", "BOOT-07"), 0.5),
+    "the flag off": Scenario(_off, ("GATE-06", "BOOT-03", "BOOT-07"), 0.5),
+    "the flag off on an empty disk": Scenario(_off_on_an_empty_disk, ("GATE-06", "BOOT-07"), 0.5),
+    "CUDA graphs": Scenario(_graphs, (*APPLIES, "BOOT-08"), 0.5),
+    "heavier weights": Scenario(_heavier_weights, ("GATE-07", "GATE-08", "BOOT-07"), 0.6),
 }
 """Name -> one engine after the other."""

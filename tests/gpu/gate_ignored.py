@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A seeded fault: a plan is applied whatever the memory is, and whatever the budget."""
+"""A subject without a gate: a plan is applied whatever the memory is, and whatever the budget.
+
+It takes a plan for a setting: once measured, it holds. It is no entry of the zoo, because it breaks
+whatever is judged with two boots: the second applies, so that nothing is measured or saved.
+"""
 
 from __future__ import annotations
 

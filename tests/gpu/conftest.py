@@ -12,23 +12,20 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import pytest
 
 from startup_plan.harness.boot import gib
-from startup_plan.harness.card import LAST, CardError
+from startup_plan.harness.card import CardBusyError, CardError
+from startup_plan.harness.card_child import Nursery
 from startup_plan.harness.card_remote import CudaCard, HostCard, ProcessCard
 from startup_plan.harness.card_report import keep
 from startup_plan.harness.plugin_witness import account_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from contextlib import AbstractContextManager
 
     from startup_plan.harness.card_remote import RunScenario
     from startup_plan.harness.card_scenarios import Scenario
     from startup_plan.harness.plugin_fixtures import Tally
 
 SCRIPTS: Final = Path(__file__).parent
-
-# Contexts and library handles take about this much beside what the sizes of a scenario say.
-_CONTEXTS: Final = LAST // 2
 
 
 @contextmanager
@@ -49,37 +46,66 @@ def _not_run(request: pytest.FixtureRequest, reason: str) -> NoReturn:
 
 def misfit(card: ProcessCard, scenario: Scenario) -> str:
     """Why a card is too small or too busy for a scenario, with figures; "" if it is not."""
-    free, needed = card.free(), int(card.total * scenario.peak) + _CONTEXTS
+    # Contexts and library handles take their part beside what the sizes of a scenario say.
+    contexts = card.last // 2
+    free, needed = card.free(), int(card.total * scenario.peak) + contexts
     if free < needed:
         return (
             f"{card.name} has {gib(free)} of {gib(card.total)} free, and the scenario needs "
-            f"{scenario.peak:.0%} of the card and {gib(_CONTEXTS)} for contexts"
+            f"{scenario.peak:.0%} of the card and {gib(contexts)} for contexts"
         )
     return ""
 
 
+@pytest.fixture(scope="session")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Generator[Callable[[], Nursery]]:
+    """Gives the process that has imported torch, and forks the engines of a real card."""
+    errors = tmp_path_factory.mktemp("nursery") / "errors"
+    made: list[Nursery] = []
+
+    def give() -> Nursery:
+        if not made:
+            made.append(Nursery(SCRIPTS / "engine.py", "cuda", errors))
+        return made[0]
+
+    yield give
+    for one in made:
+        one.close()
+
+
 @pytest.fixture
 def on_cuda(
-    request: pytest.FixtureRequest, fresh_folder: Callable[[], Path], tally: Tally
+    request: pytest.FixtureRequest,
+    fresh_folder: Callable[[], Path],
+    tally: Tally,
+    nursery: Callable[[], Nursery],
 ) -> Generator[RunScenario]:
     """Runs scenarios on the CUDA device, one at a time on this machine."""
     judged = request.config.getoption("--subject")
 
-    def run(name: str, scenario: Scenario, subject: str = "") -> ProcessCard:
-        card = CudaCard(fresh_folder(), subject or judged, SCRIPTS)
+    def once(name: str, scenario: Scenario, subject: str) -> ProcessCard:
+        card = CudaCard(fresh_folder(), subject or judged, SCRIPTS, nursery())
         try:
             with card:
                 if card.devices < scenario.devices:
                     pytest.skip(f"{card.devices} device here, {scenario.devices} are needed")
                 if reason := misfit(card, scenario):
-                    _not_run(request, reason)
+                    raise CardBusyError(reason)
                 scenario.run(card)
-        except CardError as error:
-            _not_run(request, str(error))
         finally:
             tally(boots=card.boots)
             keep(request.node, card, name)
         return card
+
+    def run(name: str, scenario: Scenario, subject: str = "") -> ProcessCard:
+        try:
+            try:
+                return once(name, scenario, subject)
+            except CardBusyError:
+                # Somebody may have come or gone; a card that is busy for good says so twice.
+                return once(name, scenario, subject)
+        except CardError as error:
+            _not_run(request, str(error))
 
     with _alone():
         yield run
@@ -102,11 +128,3 @@ def on_host(
         return card
 
     return run
-
-
-@pytest.fixture
-def host_card(
-    request: pytest.FixtureRequest, fresh_folder: Callable[[], Path]
-) -> AbstractContextManager[HostCard]:
-    """A made-up device, not entered yet."""
-    return HostCard(fresh_folder(), request.config.getoption("--subject"), SCRIPTS)

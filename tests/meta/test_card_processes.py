@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from startup_plan.harness.card import CardBusyError, CardError
-from startup_plan.harness.card_remote import Child, CudaCard, HostCard
+from startup_plan.harness.card_child import Nursery, spawn
+from startup_plan.harness.card_crowds import ALL
+from startup_plan.harness.card_remote import CudaCard, HostCard
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -92,7 +94,7 @@ def test_a_process_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None
     script.write_text("raise SystemExit('there is no such card')")
 
     with pytest.raises(CardError, match="died: there is no such card"):
-        Child(script, [], tmp_path / "errors", greets=True)
+        spawn(script, [], tmp_path / "errors").hear()
 
 
 def test_a_card_without_a_driver_says_so(tmp_path: Path) -> None:
@@ -100,11 +102,58 @@ def test_a_card_without_a_driver_says_so(tmp_path: Path) -> None:
     card = CudaCard(tmp_path, "reference", SCRIPTS)
     hidden = pytest.MonkeyPatch()
     # A driver that is there has no such device; one that is not there says that.
-    hidden.setattr(card, "_where", lambda: ["--device", "99"])
+    hidden.setattr(card, "_where", lambda _: ["--backend", "cuda", "--device", "99"])
 
     with pytest.raises(CardError, match=r"no CUDA driver|no device 99"), card:
         pass
     assert card.pids == []
+
+
+@pytest.fixture
+def nursery(tmp_path: Path) -> Generator[Nursery]:
+    """A process that forks engines."""
+    made = Nursery(SCRIPTS / "engine.py", "host", tmp_path / "errors")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", ["the boundary", "a leak", "two engines at once"])
+def test_forked_engines_are_processes_like_others(
+    tmp_path: Path, nursery: Nursery, name: str
+) -> None:
+    """Engines that are forked from a nursery boot, hold their memory, and give it back."""
+    with HostCard(tmp_path, "reference", SCRIPTS, nursery) as card:
+        before = card.free()
+        ALL[name].run(card)
+        engines = {pid for pid in card.pids if is_alive(pid)}
+
+        assert (card.boots >= 4, card.free() <= before, len(engines) <= 2) == (True, True, True)
+    assert not any(map(is_alive, engines))
+
+
+def test_a_forked_engine_that_dies_is_told_with_its_last_words(
+    tmp_path: Path, nursery: Nursery
+) -> None:
+    """An engine that cannot load its subject says so, and the nursery goes on."""
+    with (
+        HostCard(tmp_path, "no.such.module", SCRIPTS, nursery) as broken,
+        pytest.raises(CardError, match=r"died: .*no\.such\.module"),
+    ):
+        broken.start(broken.order(), "served")
+    with HostCard(tmp_path / "next", "reference", SCRIPTS, nursery) as card:
+        assert card.boot(card.order()).stage == "served"
+
+
+def test_forked_engines_die_with_their_nursery(tmp_path: Path, nursery: Nursery) -> None:
+    """Closing a nursery ends every engine that it has forked."""
+    with HostCard(tmp_path, "reference", SCRIPTS, nursery) as card:
+        card.start(card.order(), "served")
+        engine = card.pids[-1]
+        watched = os.pidfd_open(engine)
+        nursery.close()
+        _wait_for_end(watched)
+
+        assert not is_alive(engine)
 
 
 _PARENT: Final = """

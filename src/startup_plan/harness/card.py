@@ -97,6 +97,8 @@ class Card(ABC):
         self.story: list[str] = []
         self.figures: list[dict[str, Any]] = []
         self.boots = 0
+        # Until the card is there; what has measured nothing is reported too.
+        self.name, self.total, self.granule = "", 0, 1
 
     @abstractmethod
     def free(self, device: int = 0) -> int:

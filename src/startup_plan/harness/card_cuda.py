@@ -99,8 +99,13 @@ class CudaMemory:
                 inside = self._bytes(size)
                 inside.fill_(1)
             graph.replay()
-        except torch.OutOfMemoryError as error:
-            raise _refused(error) from None
+        except RuntimeError as error:
+            # A refusal spoils the capture, and torch tells of that instead.
+            causes = (error, error.__context__, error.__cause__)
+            for cause in causes:
+                if isinstance(cause, torch.OutOfMemoryError):
+                    raise _refused(cause) from None
+            raise
         self._held[label] = (graph, inside)
         after, _ = self.read()
         return before - after
@@ -127,6 +132,6 @@ class CudaMemory:
         return self._torch.empty(size, dtype=self._torch.uint8, device=self._device)
 
 
-def _refused(error: Exception) -> CardMemoryError:
+def _refused(error: BaseException) -> CardMemoryError:
     """What torch said, with its name, so that nobody takes a simulated refusal for it."""
     return CardMemoryError(f"torch.{type(error).__name__}: {str(error).strip()[:200]}")

@@ -79,10 +79,12 @@ class DriverMemory:
         context = ctypes.c_void_p()
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
         self._call("cuCtxSetCurrent", context)
-        before, _ = self.read()
-        self.take("probe", 1)
-        after, _ = self.read()
-        self.give("probe")
+        # The first use may load what the driver needs for it, and take memory for that.
+        for _ in range(2):
+            before, _ = self.read()
+            self.take("probe", 1)
+            after, _ = self.read()
+            self.give("probe")
         if 0 < before - after <= _LARGEST_GRANULE:
             self.granule = before - after
 

@@ -11,12 +11,16 @@ import argparse
 import contextlib
 import ctypes
 import dataclasses
+import importlib
 import json
 import os
 import signal
+import socket
 import sys
+import time
+import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from . import vllm_stubs
 from .card_cuda import CudaMemory
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
     from .subject import Subject
 
 _PR_SET_PDEATHSIG: Final = 1
+_LONGEST_LINE: Final = 65536
+_POLL_SECONDS: Final = 0.01
 
 
 def die_with_parent(parent: int) -> None:
@@ -80,8 +86,12 @@ def engine(arguments: list[str]) -> None:
     parser = _parser("One boot of a small engine on a card.")
     parser.add_argument("--granule", type=int, default=1, help="of a CUDA device, in bytes")
     parser.add_argument("subject", help="as load_subject takes it")
+    parser.add_argument("--nursery", action="store_true", help="fork engines when asked")
     given = parser.parse_args(arguments)
     die_with_parent(given.parent)
+    if given.nursery:
+        nursery(given.backend)
+        return
     channel = Channel()
     memory: CardMemory
     if given.backend == "cuda":
@@ -101,6 +111,64 @@ def engine(arguments: list[str]) -> None:
         while report.stage != line["advance"] and next(life, None) is not None:
             pass
         channel.answer(dataclasses.asdict(report))
+
+
+def nursery(backend: str) -> None:
+    """Fork engines, kill them, and wait for them, as the other end asks.
+
+    Only torch is imported here and nothing is asked of it, so that each engine makes a context of
+    its own, as a process with an interpreter of its own would.
+    """
+    control = socket.socket(fileno=os.dup(0))
+    os.dup2(2, 1)
+    if backend == "cuda":
+        importlib.import_module("torch")
+    _answer(control, {"ready": True})
+    while True:
+        line, descriptors, _, _ = socket.recv_fds(control, _LONGEST_LINE, 1)
+        if not line:
+            return
+        said = json.loads(line)
+        if "fork" in said:
+            pid = os.fork()
+            if pid == 0:
+                _be_engine(control, descriptors[0], said["fork"])
+            os.close(descriptors[0])
+            _answer(control, {"pid": pid})
+        elif "kill" in said:
+            os.kill(said["kill"], signal.SIGKILL)
+            _answer(control, {})
+        else:
+            _answer(control, {"over": _has_ended(said["wait"], said["seconds"])})
+
+
+def _be_engine(control: socket.socket, line: int, arguments: list[str]) -> NoReturn:
+    status, parent = 1, os.getppid()
+    try:
+        control.close()
+        for descriptor in (0, 1):
+            os.dup2(line, descriptor)
+        os.close(line)
+        engine(["--parent", str(parent), *arguments])
+        status = 0
+    except BaseException as error:
+        traceback.print_exception(error)
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _has_ended(pid: int, seconds: float) -> bool:
+    latest = time.monotonic() + seconds
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        if time.monotonic() > latest:
+            return False
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def _answer(control: socket.socket, said: object) -> None:
+    control.sendall(json.dumps(said).encode() + b"\n")
 
 
 @contextlib.contextmanager

@@ -8,19 +8,16 @@ this one whatever happens.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import selectors
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self, final
 
 from . import card_host
-from .card import LAST, Card, CardBusyError, CardError
+from .card import LAST, Card, CardBusyError
+from .card_child import Child, Nursery, spawn
 from .card_order import Order, Report
 from .simulation import MIB
 
@@ -31,115 +28,10 @@ if TYPE_CHECKING:
 
 Backend = Literal["cuda", "host"]
 
-_ANSWER_SECONDS: Final = 50.0
-_END_SECONDS: Final = 10.0
+_SMI_SECONDS: Final = 10.0
 _SETTLE_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.05
 _STEADY: Final = 3
-_HIDDEN: Final = (
-    "VLLM_", "NCCL_", "PYTORCH_", "TORCH", "TRITON_", "STARTUP_PLAN_", "CUBLAS_", "PYTHONHASHSEED",
-)  # fmt: skip
-
-
-@final
-class Child:
-    """A process on a card that answers lines with lines.
-
-    Args:
-        script: what it runs.
-        arguments: its arguments; the process to die with is added.
-        errors: a file for what it prints.
-        greets: whether it says something before it is asked.
-    """
-
-    def __init__(self, script: Path, arguments: list[str], errors: Path, *, greets: bool) -> None:
-        """Start it."""
-        self._errors = errors
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(_HIDDEN)
-        }
-        # The child belongs to the package that this process has loaded.
-        package = os.fspath(Path(__file__).parents[2])
-        paths = [package, environment.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        with errors.open("ab") as stream:
-            self._process = subprocess.Popen(  # noqa: S603  # this interpreter, our own script
-                [sys.executable, str(script), "--parent", str(os.getpid()), *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stream,
-                env=environment,
-                text=True,
-                encoding="utf-8",
-                # Ctrl-C is for the parent, which ends its processes one by one.
-                start_new_session=True,
-            )
-        self.pid = self._process.pid
-        self.greeting: dict[str, Any] = {}
-        if greets:
-            try:
-                self.greeting = self._answer()
-            except BaseException:
-                self.kill()
-                raise
-
-    def tell(self, said: object) -> None:
-        """Say one thing that has no answer."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(said) + "\n")
-            self._process.stdin.flush()
-
-    def ask(self, said: object) -> dict[str, Any]:
-        """Say one thing and give the answer.
-
-        Raises:
-            CardError: it has died, or does not answer in time.
-        """
-        self.tell(said)
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        stream = self._process.stdout
-        assert stream is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(stream, selectors.EVENT_READ)
-            heard = selector.select(_ANSWER_SECONDS)
-        line = stream.readline() if heard else ""
-        if not line:
-            silent = "died" if heard else f"gave no answer in {_ANSWER_SECONDS:.0f} s"
-            self.kill()
-            raise CardError(f"a process on the card {silent}: {self._last_words()}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def end(self) -> None:
-        """Let it come to its end, and wait for that."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        self.reap()
-
-    def kill(self) -> None:
-        """Kill it and wait for it, though perhaps not for its memory."""
-        self._process.send_signal(signal.SIGKILL)
-        self.reap()
-
-    def reap(self) -> None:
-        """Wait for its end."""
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-
-    def _last_words(self) -> str:
-        lines = self._errors.read_text("utf-8", errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it printed nothing"
 
 
 @final
@@ -173,9 +65,14 @@ class ProcessTenant:
     """A co-tenant in a process of its own."""
 
     def __init__(self, child: Child) -> None:
-        """It holds nothing."""
+        """Wait until it is there; it holds nothing.
+
+        Raises:
+            CardError: it has no such card.
+        """
         self._child = child
         self.held = 0
+        self.greeting = child.hear()
 
     def hold(self, size: int) -> None:
         """Hold exactly `size` bytes.
@@ -206,14 +103,17 @@ class ProcessCard(Card):
         root: an empty folder.
         subject: the implementation under test, as `load_subject` takes it.
         scripts: the folder of `engine.py` and `cotenant.py`.
-        backend: where memory is taken.
+        nursery: forks engines; without one, each starts an interpreter.
     """
 
     backend: ClassVar[Backend]
 
-    def __init__(self, root: Path | str, subject: str, scripts: Path) -> None:
+    def __init__(
+        self, root: Path | str, subject: str, scripts: Path, nursery: Nursery | None = None
+    ) -> None:
         """Nothing is started yet."""
         super().__init__(root)
+        self._nursery = nursery
         self._subject = subject
         self._scripts = scripts
         self._errors = Path(self._root, "errors")
@@ -227,12 +127,11 @@ class ProcessCard(Card):
         """
         self._watchers: dict[int, ProcessTenant] = {}
         try:
-            child = self._child("cotenant.py", 0, ["--last", str(self.last)], greets=True)
+            self._watchers[0] = self._tenant(0)
         except BaseException:
             self.close()
             raise
-        self._watchers[0] = ProcessTenant(child)
-        found = child.greeting
+        found = self._watchers[0].greeting
         self.name = str(found["name"])
         self.total, self.granule = int(found["total"]), int(found["granule"])
         self.buffer, self.devices = int(found["buffer"]), int(found["devices"])
@@ -270,14 +169,21 @@ class ProcessCard(Card):
 
     def start(self, order: Order, until: str) -> ProcessBoot:
         """Start an engine."""
-        arguments = ["--granule", str(self.granule), self._subject]
-        boot = ProcessBoot(self._child("engine.py", order.device, arguments), order)
+        arguments = [*self._where(order.device), "--granule", str(self.granule), self._subject]
+        if self._nursery is None:
+            child = spawn(self._scripts / "engine.py", arguments, self._errors)
+        else:
+            child = self._nursery.fork(arguments)
+        self._children.append(child)
+        boot = ProcessBoot(child, order)
         boot.advance(until)
         return boot
 
     def _tenant(self, device: int) -> ProcessTenant:
-        arguments = ["--last", str(self.last)]
-        return ProcessTenant(self._child("cotenant.py", device, arguments, greets=True))
+        arguments = [*self._where(device), "--last", str(self.last)]
+        child = spawn(self._scripts / "cotenant.py", arguments, self._errors)
+        self._children.append(child)
+        return ProcessTenant(child)
 
     def settle(self) -> None:
         """Wait until the free memory stands still."""
@@ -287,16 +193,8 @@ class ProcessCard(Card):
             free = self.free()
             seen = [*seen, free] if free == seen[-1] else [free]
 
-    def _child(
-        self, script: str, device: int, arguments: list[str], *, greets: bool = False
-    ) -> Child:
-        command = ["--backend", self.backend, "--device", str(device), *self._where(), *arguments]
-        child = Child(self._scripts / script, command, self._errors, greets=greets)
-        self._children.append(child)
-        return child
-
-    def _where(self) -> list[str]:
-        return []
+    def _where(self, device: int) -> list[str]:
+        return ["--backend", self.backend, "--device", str(device)]
 
 
 @final
@@ -307,9 +205,11 @@ class HostCard(ProcessCard):
     backend = "host"
     last = card_host.TOTALS[0] // 32
 
-    def __init__(self, root: Path | str, subject: str, scripts: Path) -> None:
+    def __init__(
+        self, root: Path | str, subject: str, scripts: Path, nursery: Nursery | None = None
+    ) -> None:
         """Make the folders in which the devices lie."""
-        super().__init__(root, subject, scripts)
+        super().__init__(root, subject, scripts, nursery)
         self._folder = Path(self._root, "devices")
         for device in range(len(card_host.TOTALS)):
             (self._folder / str(device)).mkdir(parents=True)
@@ -330,8 +230,8 @@ class HostCard(ProcessCard):
     def settle(self) -> None:
         """Nothing to wait for: who counts removes what the dead have left."""
 
-    def _where(self) -> list[str]:
-        return ["--folder", os.fspath(self._folder)]
+    def _where(self, device: int) -> list[str]:
+        return [*super()._where(device), "--folder", os.fspath(self._folder)]
 
 
 @final
@@ -361,7 +261,7 @@ def _nvidia_smi(device: int) -> int | None:
             check=True,
             capture_output=True,
             text=True,
-            timeout=_END_SECONDS,
+            timeout=_SMI_SECONDS,
         )
         return int(done.stdout.split()[0]) * MIB
     return None

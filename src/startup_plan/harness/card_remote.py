@@ -244,11 +244,11 @@ class CudaCard(ProcessCard):
 
     def used(self, device: int = 0) -> int:
         """Bytes in use in the words of `nvidia-smi`, or of the driver where there is none."""
-        said = _nvidia_smi(device)
+        said = nvidia_smi(device)
         return super().used(device) if said is None else said
 
 
-def _nvidia_smi(device: int) -> int | None:
+def nvidia_smi(device: int) -> int | None:
     """What `nvidia-smi` says is in use on a device, in bytes; None where it does not say."""
     program = shutil.which("nvidia-smi")
     if program is None or "CUDA_VISIBLE_DEVICES" in os.environ:

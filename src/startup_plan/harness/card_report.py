@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from .boot import gib
 from .plugin_ledger import environment
+from .report_record import clean
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,14 +58,18 @@ class CardReport:
         self._file = file
         self._seconds: dict[str, float] = {}
         self._scenarios: list[dict[str, Any]] = []
-        self._passed_over: dict[str, str] = {}
+        self._not_run: dict[str, str] = {}
+        self._failed: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take in what a test hands over."""
         name = report.nodeid
         self._seconds[name] = self._seconds.get(name, 0.0) + report.duration
-        if report.skipped and isinstance(report.longrepr, tuple) and "gpu" in report.keywords:
-            self._passed_over[name] = str(report.longrepr[2])
+        if "gpu" in report.keywords:
+            if report.skipped and isinstance(report.longrepr, tuple):
+                self._not_run[name] = str(report.longrepr[2])
+            elif report.failed:
+                self._failed[name] = clean(report.longreprtext)
         for key, value in report.user_properties:
             if key == PROPERTY and report.when == "teardown":
                 self._scenarios.append({"test": name, **json.loads(str(value))})
@@ -76,7 +81,8 @@ class CardReport:
         return {
             "environment": environment(),
             "scenarios": self._scenarios,
-            "not_run": self._passed_over,
+            "not_run": self._not_run,
+            "failed": self._failed,
         }
 
     def pytest_sessionfinish(self) -> None:

@@ -56,6 +56,7 @@ _MARKERS: Final = (
     "needs(*capabilities): what the machine must be capable of for a test to run",
     "gpu: needs a real device",
     "vllm: needs an installed vLLM",
+    "xdist_group(name): tests that share something; without xdist, nobody asks",
 )
 _PR_SET_PDEATHSIG: Final = 1
 

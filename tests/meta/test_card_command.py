@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from startup_plan.harness import capabilities
+from startup_plan.harness.card_crowds import ALL
 
 ROOT: Final = Path(__file__).parents[2]
 STAND_IN: Final = ("-p", "card_stand_in")
@@ -94,3 +95,28 @@ def test_a_fault_is_caught_on_a_card_too() -> None:
     done = run(*STAND_IN, "--subject", str(fault), "-k", "boundary")
 
     assert (done.returncode, "1 of them unsafe (GATE-01)" in done.stdout) == (1, True), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("gib", "which", "selection"),
+    [(8, list(ALL), ()), (141, ["CUDA graphs"], ("-k", "graphs or ignored"))],
+)
+def test_a_run_on_a_played_cuda_device(
+    tmp_path: Path, gib: int, which: list[str], selection: tuple[str, ...]
+) -> None:
+    """With a played driver and a played torch, the command passes on a small card and a large."""
+    file, folder = tmp_path / "report.json", tmp_path / "card"
+    folder.mkdir()
+    done = run(
+        *("--require", "gpu", "--gpu-report", str(file), *selection),
+        PYTHONPATH=os.pathsep.join([str(Path(__file__).parent / "played_cuda"), str(ROOT / "src")]),
+        PLAYED_CUDA_BYTES=str(gib << 30),
+        PLAYED_CUDA_FOLDER=str(folder),
+    )
+    report = json.loads(file.read_text("utf-8"))
+    real = [one for one in report["scenarios"] if one["card"] == "cuda"]
+    names = {one["scenario"] for one in real}
+
+    assert (done.returncode, report["failed"]) == (0, {}), done.stdout
+    assert names >= {*which, "lowered beside a co-tenant, gate ignored"}
+    assert {one["total"] for one in real} == {gib << 30}

@@ -12,6 +12,7 @@ import pytest
 
 from startup_plan.harness import zoo
 from startup_plan.harness.card_crowds import ALL
+from startup_plan.harness.card_memory import SimulatedMemory
 from startup_plan.harness.card_remote import HostCard
 from startup_plan.harness.card_simulated import SimulatedCard
 from startup_plan.harness.simulation import GIB, Device
@@ -94,3 +95,23 @@ def test_faults_are_judged_by_the_command_too() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
     assert (done.returncode, "1 of them unsafe (GATE-01)" in done.stdout) == (1, True), done.stdout
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_scenario_stays_below_the_peak_that_it_states(
+    name: str, fresh_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in use at once is never more than a scenario says, contexts and handles aside."""
+    total, used = 141 * GIB, [0.0]
+    take = SimulatedMemory.take
+
+    def watched(memory: SimulatedMemory, label: str, size: int) -> None:
+        take(memory, label, size)
+        free, whole = memory.read()
+        used.append(1 - free / whole)
+
+    monkeypatch.setattr(SimulatedMemory, "take", watched)
+    with World(load_subject("reference"), fresh_folder(), [Device(total=total)] * 2) as world:
+        ALL[name].run(SimulatedCard(world, 1))
+
+    assert 0 < max(used) < ALL[name].peak + 0.03

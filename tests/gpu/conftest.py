@@ -58,19 +58,24 @@ def misfit(card: ProcessCard, scenario: Scenario) -> str:
 
 
 @pytest.fixture(scope="session")
-def nursery(tmp_path_factory: pytest.TempPathFactory) -> Generator[Callable[[], Nursery]]:
-    """Gives the process that has imported torch, and forks the engines of a real card."""
-    errors = tmp_path_factory.mktemp("nursery") / "errors"
-    made: list[Nursery] = []
+def nurseries(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Generator[Callable[[str], Nursery]]:
+    """Gives the process that forks the engines of a kind of card; those of a real one have torch.
 
-    def give() -> Nursery:
-        if not made:
-            made.append(Nursery(SCRIPTS / "engine.py", "cuda", errors))
-        return made[0]
+    A card whose co-tenants are gone is opened for each scenario, while importing takes seconds.
+    """
+    errors = tmp_path_factory.mktemp("nursery") / "errors"
+    made: dict[str, Nursery] = {}
+
+    def give(backend: str) -> Nursery:
+        if backend not in made:
+            made[backend] = Nursery(SCRIPTS / "engine.py", backend, errors)
+        return made[backend]
 
     yield give
-    for one in made:
-        one.close()
+    for nursery in made.values():
+        nursery.close()
 
 
 @pytest.fixture
@@ -78,13 +83,13 @@ def on_cuda(
     request: pytest.FixtureRequest,
     fresh_folder: Callable[[], Path],
     tally: Tally,
-    nursery: Callable[[], Nursery],
+    nurseries: Callable[[str], Nursery],
 ) -> Generator[RunScenario]:
     """Runs scenarios on the CUDA device, one at a time on this machine."""
     judged = request.config.getoption("--subject")
 
     def once(name: str, scenario: Scenario, subject: str) -> ProcessCard:
-        card = CudaCard(fresh_folder(), subject or judged, SCRIPTS, nursery())
+        card = CudaCard(fresh_folder(), subject or judged, SCRIPTS, nurseries("cuda"))
         try:
             with card:
                 if card.devices < scenario.devices:
@@ -113,13 +118,16 @@ def on_cuda(
 
 @pytest.fixture
 def on_host(
-    request: pytest.FixtureRequest, fresh_folder: Callable[[], Path], tally: Tally
+    request: pytest.FixtureRequest,
+    fresh_folder: Callable[[], Path],
+    tally: Tally,
+    nurseries: Callable[[str], Nursery],
 ) -> RunScenario:
     """Runs scenarios with real processes on a made-up device."""
     judged = request.config.getoption("--subject")
 
     def run(name: str, scenario: Scenario, subject: str = "") -> ProcessCard:
-        with HostCard(fresh_folder(), subject or judged, SCRIPTS) as card:
+        with HostCard(fresh_folder(), subject or judged, SCRIPTS, nurseries("host")) as card:
             try:
                 scenario.run(card)
             finally:

@@ -99,7 +99,7 @@ def test_a_fault_is_caught_on_a_card_too() -> None:
 
 @pytest.mark.parametrize(
     ("gib", "which", "selection"),
-    [(8, list(ALL), ()), (141, ["CUDA graphs"], ("-k", "graphs or ignored"))],
+    [(8, list(ALL), ()), (141, ["CUDA graphs"], ("-k", "graphs or without_a_gate"))],
 )
 def test_a_run_on_a_played_cuda_device(
     tmp_path: Path, gib: int, which: list[str], selection: tuple[str, ...]

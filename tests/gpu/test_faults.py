@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gate is what prevents an out-of-memory error: without it, the same history ends in one.
+"""Both sides: what is seeded is caught on every card, and without a gate memory runs out.
 
-The fault is judged here, not the subject, so that no requirement is tied to these tests.
+Faults are judged here, not the subject, so that no requirement is tied to these tests.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from startup_plan.harness import zoo
 from startup_plan.harness.card_crowds import ALL
 from startup_plan.harness.card_simulated import SimulatedCard
 from startup_plan.harness.simulation import GIB, MIB, Device
@@ -27,7 +28,7 @@ NAME: Final = "lowered beside a co-tenant"
 FAULT: Final = str(Path(__file__).with_name("gate_ignored.py"))
 
 
-def test_on_a_simulated_device(fresh_folder: Callable[[], Path]) -> None:
+def test_without_a_gate_on_a_simulated_device(fresh_folder: Callable[[], Path]) -> None:
     """An engine that ignores the gate is handed memory that the simulated device does not have."""
     devices = [Device(total=80 * GIB)]
     with (
@@ -42,7 +43,7 @@ def test_on_a_simulated_device(fresh_folder: Callable[[], Path]) -> None:
     )
 
 
-def test_on_a_made_up_device(on_host: RunScenario) -> None:
+def test_without_a_gate_on_a_made_up_device(on_host: RunScenario) -> None:
     """A real process that ignores the gate is refused memory beside a real co-tenant."""
     with pytest.raises(Violation) as caught:
         on_host(f"{NAME}, gate ignored", ALL[NAME], FAULT)
@@ -52,7 +53,7 @@ def test_on_a_made_up_device(on_host: RunScenario) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.xdist_group("gpu")
-def test_on_a_cuda_device(on_cuda: RunScenario) -> None:
+def test_without_a_gate_on_a_cuda_device(on_cuda: RunScenario) -> None:
     """On a real card an engine that ignores the gate ends in `torch.OutOfMemoryError`."""
     with pytest.raises(Violation) as caught:
         on_cuda(f"{NAME}, gate ignored", ALL[NAME], FAULT)
@@ -61,3 +62,37 @@ def test_on_a_cuda_device(on_cuda: RunScenario) -> None:
         "BOOT-07",
         True,
     )
+
+
+SEEDED: Final = {
+    "applied_plan_profiles_twice": ("same card", "BOOT-02"),
+    "shortfall_tolerated": ("the boundary", "GATE-01"),
+    "utilization_left_out": ("0.8, 0.35, 0.8", "BOOT-06"),
+    "weights_ignored": ("heavier weights", "GATE-08"),
+}
+"""Fault of the zoo -> the scenario that catches it between real processes, and by what."""
+
+each_fault = pytest.mark.parametrize("slug", SEEDED)
+
+
+def _verdict(run: RunScenario, slug: str) -> str:
+    """By what a fault is caught."""
+    (entry,) = (entry for entry in zoo.load_catalogue() if entry.slug == slug)
+    name, _ = SEEDED[slug]
+    with pytest.raises(Violation) as caught:
+        run(f"{name}, {slug}", ALL[name], str(entry.file))
+    return str(caught.value.requirement)
+
+
+@each_fault
+def test_fault_is_caught_on_a_made_up_device(on_host: RunScenario, slug: str) -> None:
+    """Real processes on a made-up device catch a seeded fault by the requirement that it breaks."""
+    assert _verdict(on_host, slug) == SEEDED[slug][1]
+
+
+@pytest.mark.gpu
+@pytest.mark.xdist_group("gpu")
+@each_fault
+def test_fault_is_caught_on_a_cuda_device(on_cuda: RunScenario, slug: str) -> None:
+    """So does a real card."""
+    assert _verdict(on_cuda, slug) == SEEDED[slug][1]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,8 +31,8 @@ SCRIPTS: Final = Path(__file__).parent
 
 @contextmanager
 def _alone() -> Generator[None]:
-    """Nobody else on this machine uses the card meanwhile, whatever xdist makes of groups."""
-    with Path(tempfile.gettempdir(), "startup-plan-card.lock").open("a") as lock:
+    """No other test of this user has the card meanwhile, whatever xdist makes of groups."""
+    with Path(tempfile.gettempdir(), f"startup-plan-card-{os.getuid()}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -87,9 +88,13 @@ def on_cuda(
 ) -> Generator[RunScenario]:
     """Runs scenarios on the CUDA device, one at a time on this machine."""
     judged = request.config.getoption("--subject")
+    try:
+        nursery = nurseries("cuda")
+    except CardError as error:
+        _not_run(request, str(error))
 
     def once(name: str, scenario: Scenario, subject: str) -> ProcessCard:
-        card = CudaCard(fresh_folder(), subject or judged, SCRIPTS, nurseries("cuda"))
+        card = CudaCard(fresh_folder(), subject or judged, SCRIPTS, nursery)
         try:
             with card:
                 if card.devices < scenario.devices:

@@ -22,8 +22,11 @@ from .card import CardError
 ANSWER_SECONDS: Final = 50.0
 """A process that says nothing for so long is given up."""
 
+_IMPORT_SECONDS: Final = 150.0
+"""The same for importing torch, from a disk that nobody has read yet."""
+
 END_SECONDS: Final = 10.0
-"""The same for its end, once it was asked for."""
+"""How long a process has for its end, once it was asked for."""
 
 _HIDDEN: Final = (
     "VLLM_", "NCCL_", "PYTORCH_", "TORCH", "TRITON_", "STARTUP_PLAN_", "CUBLAS_", "PYTHONHASHSEED",
@@ -77,21 +80,21 @@ class Child:
         self.tell(said)
         return self.hear()
 
-    def hear(self) -> dict[str, Any]:
-        """What it says next.
+    def hear(self, seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
+        """What it says next, within `seconds`.
 
         Raises:
             CardError: as `ask`.
         """
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
-            heard = bool(selector.select(ANSWER_SECONDS))
+            heard = bool(selector.select(seconds))
         line = ""
         with contextlib.suppress(ConnectionResetError):
             line = self._line.readline() if heard else ""
         if not line:
             self.kill()
-            fate = "died" if heard else f"gave no answer in {ANSWER_SECONDS:.0f} s"
+            fate = "died" if heard else f"gave no answer in {seconds:.0f} s"
             raise CardError(f"a process on the card {fate}: {self._last_words()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
@@ -168,8 +171,8 @@ class Nursery:
         """Start it, and wait until it has imported what takes time."""
         self._errors = errors
         # Nobody reads lines here: descriptors travel beside the words.
-        self._child = spawn(script, ["--backend", backend, "--nursery", "-"], errors)
-        self._child.hear()
+        self._child = spawn(script, ["--backend", backend, "--nursery"], errors)
+        self._child.hear(_IMPORT_SECONDS)
 
     def fork(self, arguments: list[str]) -> Child:
         """A fresh process that runs an engine with these arguments."""

@@ -25,7 +25,7 @@ def _leak(card: Card) -> None:
     refuses(card, beside, first)
     stuck.kill()
     card.story.append("the engine that was stuck is killed")
-    # Nobody has waited for the memory: it may be there already or not.
+    # Nobody waits for the memory here: it may be back already or not.
     hurried = card.boot(order)
     if not hurried.refused:
         fits(card, hurried)

@@ -85,7 +85,7 @@ def engine(arguments: list[str]) -> None:
     """One boot: the first line is an order, each further one a stage to advance to."""
     parser = _parser("One boot of a small engine on a card.")
     parser.add_argument("--granule", type=int, default=1, help="of a CUDA device, in bytes")
-    parser.add_argument("subject", help="as load_subject takes it")
+    parser.add_argument("subject", nargs="?", default="reference", help="as load_subject takes it")
     parser.add_argument("--nursery", action="store_true", help="fork engines when asked")
     given = parser.parse_args(arguments)
     die_with_parent(given.parent)

@@ -148,9 +148,10 @@ class ProcessCard(Card):
 
     def close(self) -> None:
         """Kill and reap every process that was started here, by its id."""
-        for child in self._children:
-            child.kill()
-        self._children.clear()
+        with contextlib.ExitStack() as all_of_them:
+            for child in self._children:
+                all_of_them.callback(child.kill)
+            self._children.clear()
 
     @property
     def pids(self) -> list[int]:

@@ -117,9 +117,10 @@ def _library(module: str, distributions: tuple[str, ...], remedy: str) -> tuple[
 
 
 def _gpu() -> tuple[bool, str]:
-    drivers = ("/proc/driver/nvidia/version", "/dev/kfd")
+    # A sandbox may show the device without the driver's folder in /proc.
+    drivers = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/kfd")
     if not any(Path(driver).exists() for driver in drivers):
-        return False, f"no GPU driver is loaded (neither {drivers[0]} nor {drivers[1]} exists)"
+        return False, f"no GPU driver is loaded (none of {', '.join(drivers)} exists)"
     torch = probe("torch")
     if not torch.present:
         return False, f"a driver is loaded but {torch.reason}"

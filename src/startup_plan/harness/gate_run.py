@@ -29,7 +29,7 @@ INTERNAL: Final = 4
 
 _POLL_SECONDS: Final = 0.05
 _TAIL_LINES: Final = 25
-SUITE_FOLDERS: Final = ("tests/property", "tests/faults", "tests/vllm")
+SUITE_FOLDERS: Final = ("tests/property", "tests/faults", "tests/gpu", "tests/vllm")
 _PYTEST_DONE: Final = (0, 1)
 """Exit statuses of pytest after a run to the end: everything passed, something failed."""
 

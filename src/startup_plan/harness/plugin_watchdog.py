@@ -27,12 +27,13 @@ class Watchdog:
     Args:
         seconds: that time. Tests with waits of their own have shorter ones.
         with_vllm: the same for tests that boot real vLLM.
+        with_gpu: the same for tests on a real card.
     """
 
-    def __init__(self, seconds: float, with_vllm: float) -> None:
+    def __init__(self, seconds: float, with_vllm: float, with_gpu: float) -> None:
         """Nothing is watched yet."""
         self._seconds = seconds
-        self._with_vllm = with_vllm
+        self._slow = {"vllm": with_vllm, "gpu": with_gpu}
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
@@ -42,8 +43,8 @@ class Watchdog:
             yield
             return
 
-        slow = item.get_closest_marker("vllm") is not None
-        seconds = self._with_vllm if slow else self._seconds
+        slow = [limit for name, limit in self._slow.items() if item.get_closest_marker(name)]
+        seconds = max(slow, default=self._seconds)
 
         def bark(_signal: int, _frame: Any) -> None:
             raise HungError(f"the subject had not come to an end after {seconds:g} s")

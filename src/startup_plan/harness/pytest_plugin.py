@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from startup_plan.harness import capabilities, gate_events, profiles
+from startup_plan.harness.card_report import CardReport
 from startup_plan.harness.gate_events import EventReader, EventWriter
 from startup_plan.harness.gate_run import NOT_LOADED, suite_version
 from startup_plan.harness.gate_scratch import fastest_folder, make_scratch, remove_scratch
@@ -55,6 +56,7 @@ _MARKERS: Final = (
     "needs(*capabilities): what the machine must be capable of for a test to run",
     "gpu: needs a real device",
     "vllm: needs an installed vLLM",
+    "xdist_group(name): tests that share something; without xdist, nobody asks",
 )
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -88,11 +90,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add("--gate-events", type=Path, metavar="FILE", help="tell a waiting gate of every result")
     add("--gate-state", metavar="ID", help="judge this crash state alone")
+    add("--gpu-report", type=Path, metavar="FILE", help="write every figure measured on a card")
     add("--gate-scratch", type=Path, metavar="FOLDER", help="where simulated disks lie")
 
 
 _SPARED: Final = {
-    "vllm": "real vLLM takes minutes, so a quick run leaves it out unless told --require vllm"
+    "vllm": "real vLLM takes minutes, so a quick run leaves it out unless told --require vllm",
+    "gpu": "a card takes minutes, so a quick run leaves it out unless told --require gpu",
 }
 
 LIMIT: Final = 120.0
@@ -108,7 +112,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(session, "startup-plan-session")
     config.pluginmanager.register(session.witness(), "startup-plan-witness")
     limit = LIMIT if profiles.is_thorough() else LIMIT / 8
-    config.pluginmanager.register(Watchdog(limit, with_vllm=LIMIT), "startup-plan-watchdog")
+    watchdog = Watchdog(limit, with_vllm=LIMIT, with_gpu=LIMIT / 2)
+    config.pluginmanager.register(watchdog, "startup-plan-watchdog")
+    if not hasattr(config, "workerinput"):
+        report = CardReport(config.getoption("--gpu-report"))
+        config.pluginmanager.register(report, "startup-plan-card-report")
 
 
 class _Session:

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A co-tenant: a process that holds a stated number of bytes on a card, and nothing else.
+
+It answers when it holds them and when it has let go, and dies with its parent.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from startup_plan.harness import card_process
+
+if __name__ == "__main__":
+    card_process.cotenant(sys.argv[1:])

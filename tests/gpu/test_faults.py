@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Both sides: what is seeded is caught on every card, and without a gate memory runs out.
+
+Faults are judged here, not the subject, so that no requirement is tied to these tests.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from startup_plan.harness import zoo
+from startup_plan.harness.card_crowds import ALL
+from startup_plan.harness.card_simulated import SimulatedCard
+from startup_plan.harness.simulation import GIB, MIB, Device
+from startup_plan.harness.subject import load_subject
+from startup_plan.harness.violation import Violation
+from startup_plan.harness.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from startup_plan.harness.card_remote import RunScenario
+
+NAME: Final = "lowered beside a co-tenant"
+FAULT: Final = str(Path(__file__).with_name("gate_ignored.py"))
+
+
+def test_without_a_gate_on_a_simulated_device(fresh_folder: Callable[[], Path]) -> None:
+    """An engine that ignores the gate is handed memory that the simulated device does not have."""
+    devices = [Device(total=80 * GIB)]
+    with (
+        World(load_subject(FAULT), fresh_folder(), devices) as world,
+        pytest.raises(Violation) as caught,
+    ):
+        ALL[NAME].run(SimulatedCard(world, 2 * MIB))
+
+    assert (caught.value.requirement, "simulated out of memory" in caught.value.story) == (
+        "BOOT-07",
+        True,
+    )
+
+
+def test_without_a_gate_on_a_made_up_device(on_host: RunScenario) -> None:
+    """A real process that ignores the gate is refused memory beside a real co-tenant."""
+    with pytest.raises(Violation) as caught:
+        on_host(f"{NAME}, gate ignored", ALL[NAME], FAULT)
+
+    assert (caught.value.requirement, "out of memory:" in caught.value.story) == ("BOOT-07", True)
+
+
+@pytest.mark.gpu
+@pytest.mark.xdist_group("gpu")
+def test_without_a_gate_on_a_cuda_device(on_cuda: RunScenario) -> None:
+    """On a real card an engine that ignores the gate ends in `torch.OutOfMemoryError`."""
+    with pytest.raises(Violation) as caught:
+        on_cuda(f"{NAME}, gate ignored", ALL[NAME], FAULT)
+
+    assert (caught.value.requirement, "torch.OutOfMemoryError" in caught.value.story) == (
+        "BOOT-07",
+        True,
+    )
+
+
+SEEDED: Final = {
+    "applied_plan_profiles_twice": ("same card", "BOOT-02"),
+    "shortfall_tolerated": ("the boundary", "GATE-01"),
+    "utilization_left_out": ("0.8, 0.35, 0.8", "BOOT-06"),
+    "weights_ignored": ("heavier weights", "GATE-08"),
+}
+"""Fault of the zoo -> the scenario that catches it between real processes, and by what."""
+
+each_fault = pytest.mark.parametrize("slug", SEEDED)
+
+
+def _verdict(run: RunScenario, slug: str) -> str:
+    """By what a fault is caught."""
+    (entry,) = (entry for entry in zoo.load_catalogue() if entry.slug == slug)
+    name, _ = SEEDED[slug]
+    with pytest.raises(Violation) as caught:
+        run(f"{name}, {slug}", ALL[name], str(entry.file))
+    return str(caught.value.requirement)
+
+
+@each_fault
+def test_fault_is_caught_on_a_made_up_device(on_host: RunScenario, slug: str) -> None:
+    """Real processes on a made-up device catch a seeded fault by the requirement that it breaks."""
+    assert _verdict(on_host, slug) == SEEDED[slug][1]
+
+
+@pytest.mark.gpu
+@pytest.mark.xdist_group("gpu")
+@each_fault
+def test_fault_is_caught_on_a_cuda_device(on_cuda: RunScenario, slug: str) -> None:
+    """So does a real card."""
+    assert _verdict(on_cuda, slug) == SEEDED[slug][1]

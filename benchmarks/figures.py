@@ -165,7 +165,7 @@ def bench_table(kept: dict[str, Any]) -> str:
     phases = kept["figures"]["phases"]
     stages = list(dict.fromkeys(name for phase in phases.values() for name in phase["stages"]))
     lines = [
-        f"| phase | first answer, s | {', s | '.join(stages)}, s |",
+        f"| phase | until the first answer, s | {', s | '.join(stages)}, s |",
         "|---" * (len(stages) + 2) + "|",
     ]
     for name, phase in phases.items():
@@ -177,7 +177,10 @@ def bench_table(kept: dict[str, Any]) -> str:
     verdicts = [check["verdict"] for check in kept["checks"]]
     failed = [check for check in kept["checks"] if check["verdict"] == "failed"]
     told = "; ".join(
-        dict.fromkeys(f"`{c['name']}` of {c['phase']}: {c['evidence']}" for c in failed)
+        dict.fromkeys(
+            f"`{c['name']}` of {c['phase']}: {c['evidence'].partition(' (runs/')[0]}"
+            for c in failed
+        )
     )
     plan = (
         f"the plan's gain is {gain['seconds']['median']:.2f} s"

@@ -118,6 +118,7 @@ def maybe_save_startup_plan(worker: Any, kv_cache_memory_bytes: int) -> None:
         return
     try:
         _keep_account(found, worker.vllm_config)
+        _check_measurement(worker, found.memory)
         record = Plan(
             found.fingerprint,
             gate.storable(_graphs_once(worker, kv_cache_memory_bytes), found.memory),
@@ -162,6 +163,25 @@ def _keep_account(found: Lookup, config: Any) -> None:
             "settings": fingerprint.account_of(config, found.factors["settings"]),
             "environment": fingerprint.without_secrets(found.factors["environment"]),
         }
+
+
+def _check_measurement(worker: Any, memory: gate.Memory) -> None:
+    """Refuse a measurement during which somebody else gave memory back.
+
+    vLLM's worker takes the difference of two readings of the device for what it has consumed. What
+    a neighbour gives back in between counts as memory for the KV cache, and is gone when the
+    neighbour returns. A neighbour of less than what the engine holds beside its weights cannot be
+    told from the engine.
+
+    Raises:
+        NoPlanError: less was taken than the weights take.
+    """
+    consumed = getattr(worker, "total_consumed", None)
+    if type(consumed) is int and memory.weights is not None and consumed < memory.weights:
+        raise NoPlanError(
+            f"memory was given back by others while it was measured: {gate.size(consumed)} were "
+            f"taken, and the weights alone take {gate.size(memory.weights)}"
+        )
 
 
 def _graphs_once(worker: Any, suggestion: Any) -> Any:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from startup_plan.harness.card_crowds import ALL
+from startup_plan.harness.card_crowds import MADE_UP
 
 if TYPE_CHECKING:
     from startup_plan.harness.card_remote import RunScenario
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", MADE_UP)
 def test_on_a_made_up_device(name: str, on_host: RunScenario) -> None:
     """What a scenario must not show, it does not show between real processes."""
-    card = on_host(name, ALL[name])
+    card = on_host(name, MADE_UP[name])
 
     assert card.boots

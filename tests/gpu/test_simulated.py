@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness.card_crowds import ALL
+from startup_plan.harness.card_crowds import MADE_UP
 from startup_plan.harness.card_report import keep
 from startup_plan.harness.card_simulated import SimulatedCard
 from startup_plan.harness.simulation import GIB, MIB, Device
@@ -21,7 +21,7 @@ CARDS: Final = {"8-GiB": (8 * GIB, 1), "141-GiB": (141 * GIB, 2 * MIB)}
 
 @pytest.mark.parametrize("size", CARDS)
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.requirement(*s.ids)) for n, s in ALL.items()]
+    "name", [pytest.param(n, marks=pytest.mark.requirement(*s.ids)) for n, s in MADE_UP.items()]
 )
 def test_on_simulated_devices(
     name: str,
@@ -35,7 +35,7 @@ def test_on_simulated_devices(
     devices = [Device(total=total), Device(total=total // 2 * 3)]
     card = SimulatedCard(world_factory(devices), granule)
     try:
-        ALL[name].run(card)
+        MADE_UP[name].run(card)
     finally:
         tally(boots=card.boots, examples=1)
         keep(request.node, card, name)

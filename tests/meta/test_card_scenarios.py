@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from startup_plan.harness import zoo
-from startup_plan.harness.card_crowds import ALL
+from startup_plan.harness.card_crowds import ALL, MADE_UP
 from startup_plan.harness.card_memory import SimulatedMemory
 from startup_plan.harness.card_remote import HostCard
 from startup_plan.harness.card_simulated import SimulatedCard
@@ -43,7 +43,7 @@ FAULTS: Final = [
 def verdicts(subject: str, fresh_folder: Callable[[], Path]) -> set[str]:
     """The requirements that a subject breaks in any scenario on a simulated card."""
     loaded, broken = load_subject(subject), set()
-    for scenario in ALL.values():
+    for scenario in MADE_UP.values():
         devices = [Device(total=80 * GIB), Device(total=120 * GIB)]
         with World(loaded, fresh_folder(), devices) as world:
             try:
@@ -97,7 +97,7 @@ def test_faults_are_judged_by_the_command_too() -> None:
     assert (done.returncode, "1 of them unsafe (GATE-01)" in done.stdout) == (1, True), done.stdout
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", MADE_UP)
 def test_a_scenario_stays_below_the_peak_that_it_states(
     name: str, fresh_folder: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +112,6 @@ def test_a_scenario_stays_below_the_peak_that_it_states(
 
     monkeypatch.setattr(SimulatedMemory, "take", watched)
     with World(load_subject("reference"), fresh_folder(), [Device(total=total)] * 2) as world:
-        ALL[name].run(SimulatedCard(world, 1))
+        MADE_UP[name].run(SimulatedCard(world, 1))
 
-    assert 0 < max(used) < ALL[name].peak + 0.03
+    assert 0 < max(used) < MADE_UP[name].peak + 0.03

@@ -120,6 +120,20 @@ def _growing(card: Card) -> None:
     boots(card, card.order())
 
 
+def _leaving(card: Card) -> None:
+    """A co-tenant that leaves while a boot profiles, and comes back: what it gave was not there."""
+    order = card.order(utilization=0.93)
+    tenant = card.tenant(card.share(0.05))
+    boot = card.start(order, "looked-up")
+    card.leave(tenant)
+    boot.advance("served")
+    boot.end()
+    card.settle()
+    fits_or_is_refused(card, card.tell(boot))
+    card.tenant(card.share(0.05))
+    fits_or_is_refused(card, card.boot(order))
+
+
 def _two_devices(card: Card) -> None:
     """Identity and free memory are those of the worker's own device, not of device 0."""
     first = boots(card, card.order(utilization=0.4))
@@ -144,4 +158,10 @@ CROWDS: Final[Mapping[str, Scenario]] = {
 """Name -> several processes on one card."""
 
 ALL: Final[Mapping[str, Scenario]] = {**SCENARIOS, **CROWDS}
-"""Every scenario."""
+"""Every scenario for a real card."""
+
+MADE_UP: Final[Mapping[str, Scenario]] = {
+    **ALL,
+    "a co-tenant leaves": Scenario(_leaving, ("BOOT-07",), 1.0),
+}
+"""Every scenario, those included that take a card to its end, which no real one is asked for."""

@@ -593,6 +593,10 @@ class _Boot:
             baseline = _whole(worker.init_snapshot.free_memory)
         except TypeError:
             return f"not saved: {_shown(value)} is no whole number of bytes"
+        # What others give back while a boot measures was never there for its KV cache (BOOT-07).
+        consumed = getattr(worker, "total_consumed", None)
+        if consumed is not None and self.weights is not None and consumed < self.weights:
+            return f"not saved: only {consumed} bytes seem taken, the weights take {self.weights}"
         budget = _budget(worker)
         if not 0 < kv_bytes <= min(baseline, budget) or baseline >= _WORD:
             return (

@@ -97,6 +97,31 @@ def test_the_dead_do_not_count(stranger: subprocess.Popen[bytes]) -> None:
     assert (has_ended, family.members()) == (True, [])
 
 
+HEADLESS = """
+import ctypes, platform, signal, threading
+threading.Thread(target=threading.Event().wait).start()
+print(flush=True)
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
+"""
+
+
+def test_a_process_lives_as_long_as_any_of_its_threads() -> None:
+    """A process whose first thread has ended, and whose others hold its sockets, is left."""
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", HEADLESS], stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        family = Family("other", children_of_this_process())
+        family.lead_by(process.pid)
+        assert process.stdout is not None
+        process.stdout.readline()
+        while (found := family.members()) and found[0].state != "Z":
+            assert process.poll() is None
+        process.kill()
+        process.wait()
+
+        assert ([member.pid for member in found], family.members()) == ([process.pid], [])
+
+
 def test_a_process_is_described(stranger: subprocess.Popen[bytes]) -> None:
     """A process is named by its number and its command."""
     (member,) = Family(MINE, children_of_this_process()).members()

@@ -35,11 +35,15 @@ class Process:
     group: int
     session: int
     started: str
+    threads: int = 1
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can still do anything; a zombie cannot."""
-        return self.state not in _DEAD
+        """Whether it can still do anything; a zombie cannot, once its last thread has ended.
+
+        The first thread may end before the others, which hold the sockets open meanwhile.
+        """
+        return self.state not in _DEAD or self.threads > 1
 
     def describe(self) -> str:
         """Say in a few words which one it is."""
@@ -144,7 +148,7 @@ def _read(pid: int) -> Process | None:
     except OSError:
         return None
     parent, group, session = (int(field) for field in fields[1:4])
-    return Process(pid, fields[0], parent, group, session, fields[19])
+    return Process(pid, fields[0], parent, group, session, fields[19], int(fields[17]))
 
 
 def _signal_safely(process: Process, number: signal.Signals) -> None:

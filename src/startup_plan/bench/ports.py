@@ -61,11 +61,16 @@ def can_bind(port: int) -> bool:
     return True
 
 
-def in_use(port: int) -> str | None:
-    """Say who listens on `port`, or None where a server could."""
+def listened_on(port: int) -> str | None:
+    """Say who listens on `port`, or None where nobody does."""
     found = [listener.address for listener in listeners(port)]
-    if found:
-        return f"port {port} is listened on at {', '.join(found)}"
+    return f"port {port} is listened on at {', '.join(found)}" if found else None
+
+
+def in_use(port: int) -> str | None:
+    """Say who listens on `port`, or why no server could, or None where one could."""
+    if (found := listened_on(port)) is not None:
+        return found
     return None if can_bind(port) else f"port {port} of 127.0.0.1 cannot be bound"
 
 

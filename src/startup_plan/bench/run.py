@@ -167,7 +167,8 @@ class Runner:
                     server.check_listeners(benchmark.port)
             finally:
                 run.ending = server.end(benchmark.grace)
-                run.port_after = ports.in_use(benchmark.port)
+                # Not whether it can be bound: somebody's connection may have the number by chance.
+                run.port_after = ports.listened_on(benchmark.port)
                 _note_log(run, server.log, log)
                 caches = benchmark.output / run.caches
                 traced = [name for names in server.log.traced.values() for name in names]

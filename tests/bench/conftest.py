@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from startup_plan import cli
 from startup_plan.bench.logs import Log
+from startup_plan.harness.ports import free_port
 
 SERVER = Path(__file__).with_name("scripted_server.py")
 
@@ -79,10 +79,7 @@ class Measure(Protocol):
 @pytest.fixture
 def port() -> int:
     """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-    return number
+    return free_port()
 
 
 @pytest.fixture

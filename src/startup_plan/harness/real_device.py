@@ -9,10 +9,10 @@ machine without a GPU. The change is made for good: the process is a child that 
 from __future__ import annotations
 
 import sys
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, final
 
 from .simulation import active
+from .vllm_stubs import ACCELERATOR, index_of
 
 if TYPE_CHECKING:
     from .simulation import Device
@@ -23,6 +23,10 @@ _ASKS_PLATFORM: Final = (
     "vllm.utils.mem_utils",
 )
 """Modules on the worker's way through a boot that bound vLLM's platform when they were imported."""
+
+
+_OF_TORCH: Final = frozenset({"current_accelerator"})
+"""What gives a device of torch's own type, which real torch does itself."""
 
 
 @final
@@ -76,53 +80,24 @@ def install(accelerator: Accelerator) -> None:
 
 def _answers(accelerator: Accelerator) -> dict[str, Any]:
     return {
+        **{name: answer for name, answer in ACCELERATOR.items() if name not in _OF_TORCH},
         "memory_stats": lambda _device=None: {
             "allocated_bytes.all.peak": accelerator.peak,
             "allocated_bytes.all.current": accelerator.allocated,
         },
-        "get_memory_info": _memory,
-        "mem_get_info": _memory,
         "memory_reserved": lambda _device=None: accelerator.allocated,
         "memory_allocated": lambda _device=None: accelerator.allocated,
         "max_memory_allocated": lambda _device=None: accelerator.peak,
         "reset_peak_memory_stats": lambda _device=None: accelerator.forget_peak(),
         "empty_cache": lambda: None,
         "synchronize": lambda _device=None: None,
-        "is_available": lambda: True,
-        "is_initialized": lambda: True,
-        "device_count": lambda: len(active().devices),
         "set_device_index": _choose,
         "set_device": _choose,
-        "current_device_index": lambda: active().current_device,
-        "current_device": lambda: active().current_device,
-        "get_device_properties": _properties,
-        "get_device_name": lambda device=None: _properties(device).name,
-        "get_device_capability": lambda device=None: (
-            active().asked("device_capability", _index(device)).capability
-        ),
     }
 
 
-def _index(device: Any) -> int | None:
-    index: int | None = getattr(device, "index", device)
-    return index
-
-
-def _memory(device: Any = None) -> tuple[int, int]:
-    found = active().asked("memory", _index(device))
-    return found.free, found.total
-
-
 def _choose(device: Any) -> None:
-    active().current_device = _index(device) or 0
-
-
-def _properties(device: Any = None) -> SimpleNamespace:
-    found = active().asked("device_name", _index(device))
-    major, minor = found.capability or (0, 0)
-    return SimpleNamespace(
-        name=found.name, total_memory=found.total, major=major, minor=minor, multi_processor_count=1
-    )
+    active().current_device = index_of(device) or 0
 
 
 def _platform(platforms: Any) -> Any:

@@ -11,9 +11,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
-from . import capabilities
 from .boot import gib
-from .real_order import BootOrder, RankOrder, RankReport
+from .real_order import BootOrder, RankReport
 from .real_zygote import READY
 from .violation import Violation
 
@@ -211,18 +210,6 @@ class RealHost:
     def tale(self, verdict: str) -> str:
         """What has happened, and what is wrong with it."""
         return "; ".join([*self.story, verdict])
-
-
-def require_vllm() -> None:
-    """Raise `RealVllmError` where the probe finds no vLLM."""
-    found = capabilities.probe("vllm")
-    if not found.present:
-        raise RealVllmError(found.reason)
-
-
-def one(**parts: Any) -> RankOrder:
-    """Particulars of one rank, for an order."""
-    return RankOrder(**parts)
 
 
 def _clause(order: BootOrder, reports: list[RankReport]) -> str:

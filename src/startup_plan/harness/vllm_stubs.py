@@ -143,7 +143,7 @@ class StubPlatform:
         """What torch has for the device under that name, or None, as vLLM's answers."""
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(_accelerator(), name, None)
+        return ACCELERATOR.get(name)
 
 
 class StubModule(ModuleType):
@@ -236,13 +236,14 @@ def _torch_version() -> str:
     return simulation.runtime.torch
 
 
-def _index(device: Any) -> int | None:
+def index_of(device: Any) -> int | None:
+    """The number of a device that is given as torch gives it, or as a number."""
     index: int | None = getattr(device, "index", device)
     return index
 
 
 def _properties(device: Any = None) -> SimpleNamespace:
-    found = active().asked("device_name", _index(device))
+    found = active().asked("device_name", index_of(device))
     major, minor = found.capability or (0, 0)
     return SimpleNamespace(
         name=found.name, total_memory=found.total, major=major, minor=minor, multi_processor_count=1
@@ -250,26 +251,30 @@ def _properties(device: Any = None) -> SimpleNamespace:
 
 
 def _memory_info(device: Any = None) -> tuple[int, int]:
-    found = active().asked("memory", _index(device))
+    found = active().asked("memory", index_of(device))
     return (found.free, found.total)
 
 
+ACCELERATOR: Final[dict[str, Callable[..., Any]]] = {
+    "is_available": lambda: True,
+    "is_initialized": lambda: True,
+    "device_count": lambda: len(active().devices),
+    "current_device": lambda: active().current_device,
+    "current_device_index": lambda: active().current_device,
+    "current_accelerator": lambda: StubDevice(active().runtime.backend, None),
+    "get_device_properties": _properties,
+    "get_device_name": lambda device=None: _properties(device).name,
+    "get_device_capability": lambda device=None: (
+        active().asked("device_capability", index_of(device)).capability
+    ),
+    "mem_get_info": _memory_info,
+    "get_memory_info": _memory_info,
+}
+"""What torch has for a device, by name; all of it answers from the active simulation."""
+
+
 def _accelerator() -> SimpleNamespace:
-    return SimpleNamespace(
-        is_available=lambda: True,
-        is_initialized=lambda: True,
-        device_count=lambda: len(active().devices),
-        current_device=lambda: active().current_device,
-        current_device_index=lambda: active().current_device,
-        current_accelerator=lambda: StubDevice(active().runtime.backend, None),
-        get_device_properties=_properties,
-        get_device_name=lambda device=None: _properties(device).name,
-        get_device_capability=lambda device=None: (
-            active().asked("device_capability", _index(device)).capability
-        ),
-        mem_get_info=_memory_info,
-        get_memory_info=_memory_info,
-    )
+    return SimpleNamespace(**ACCELERATOR)
 
 
 def _distributed() -> SimpleNamespace:

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process a session that has imported vLLM, and hosts for it to boot on."""
+"""What takes seconds of real vLLM, once a session: a process that boots, and the census."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from startup_plan.harness import census, census_data
+from startup_plan.harness.once import once
 from startup_plan.harness.real_host import Booter, RealHost, RealVllmError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
+    from startup_plan.harness.census import Census
     from startup_plan.harness.subject import Subject
 
 
@@ -29,6 +34,19 @@ def booter(
         pytest.skip(f"capability vllm: {error}")
     with running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def census_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Census]:
+    """Takes the census with the key of a subject; the look at vLLM is shared by all workers."""
+
+    @functools.cache
+    def take(subject: str) -> Census:
+        key = f"census-{hashlib.sha256(subject.encode()).hexdigest()[:12]}"
+        seen = once(key, functools.partial(census.look, subject), tmp_path_factory)
+        return census.judge(seen, census_data.load())
+
+    return take
 
 
 @pytest.fixture

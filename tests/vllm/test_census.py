@@ -13,6 +13,8 @@ import pytest
 from startup_plan.harness import census, census_data
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from startup_plan.harness.census import Census
 
 pytestmark = pytest.mark.vllm
@@ -33,9 +35,9 @@ print("names", json.dumps([f"{p.owner}.{p.field}" for p in real_configs.places([
 
 
 @pytest.fixture(scope="module")
-def taken() -> Census:
+def taken(census_of: Callable[[str], Census]) -> Census:
     """The census of the installed vLLM with the key of the reference."""
-    return census.judge(census.look_once("reference"), census_data.load())
+    return census_of("reference")
 
 
 def test_everything_is_classified(taken: Census) -> None:
@@ -95,9 +97,9 @@ def test_a_field_that_a_later_release_adds_is_walked(
     assert [name for name in names if name not in known] == ["CacheConfig.scratch"]
 
 
-def test_shipped_module_has_gaps() -> None:
+def test_shipped_module_has_gaps(census_of: Callable[[str], Census]) -> None:
     """The module that vLLM ships leaves out most of what its configuration hash leaves out."""
-    found = census.judge(census.look_once("vllm"), census_data.load())
+    found = census_of("vllm")
     gaps = {row.name for row in found.gaps}
 
     assert not found.complete

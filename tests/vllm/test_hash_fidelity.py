@@ -12,7 +12,7 @@ from startup_plan.harness.census import NO, PARTLY, THROUGH, YES
 from startup_plan.harness.settings_table import CLASSES, ROWS, SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from startup_plan.harness.census import Census
 
@@ -23,9 +23,9 @@ _FEWEST_BUILT: Final = 15
 
 
 @pytest.fixture(scope="module")
-def real() -> Census:
+def real(census_of: Callable[[str], Census]) -> Census:
     """Every field of the installed vLLM, and whether its hash moves."""
-    return census.judge(census.look_once("reference"), census_data.load())
+    return census_of("reference")
 
 
 def stub_answers() -> dict[str, str]:

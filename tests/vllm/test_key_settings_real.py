@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness import census, census_data, keys
+from startup_plan.harness import census, keys
 from startup_plan.harness.census_child import NO_KEY
 from startup_plan.harness.violation import Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from startup_plan.harness.census import Census, Row
@@ -25,9 +26,9 @@ _SHOWN: Final = 8
 
 
 @pytest.fixture
-def real(subject: Subject) -> Census:
+def real(subject: Subject, census_of: Callable[[str], Census]) -> Census:
     """What every field and variable of the installed vLLM does to the key of the subject."""
-    found = census.judge(census.look_once(subject.name), census_data.load())
+    found = census_of(subject.name)
     unseen = [key for key in found.seen["keys"].values() if key.startswith(NO_KEY)]
     if unseen:
         raise Violation(

@@ -37,11 +37,6 @@ class Phase:
     own_caches: bool = False
     by_default: bool = True
 
-    @property
-    def uses_plan(self) -> bool:
-        """Whether the startup plan is switched on."""
-        return self.settings[ENABLE_PLAN] == "1"
-
 
 def _settings(*, disable_cache: int = 0, plan: int = 0, force_load: int = 0) -> dict[str, str]:
     return {

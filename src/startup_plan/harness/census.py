@@ -9,7 +9,6 @@ named.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import signal
@@ -189,12 +188,6 @@ def look(
     if "problem" in seen:
         raise NotRunError(seen["sentence"])
     return seen
-
-
-@functools.cache
-def look_once(subject: str) -> dict[str, Any]:
-    """As `look`, but once in this process: tests share it."""
-    return look(subject)
 
 
 def _run(

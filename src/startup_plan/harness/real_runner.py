@@ -73,9 +73,6 @@ class RecordingRunner:
     def maybe_remove_all_loras(self, _: Any) -> None:
         """No adapter was loaded."""
 
-    def update_max_model_len(self, _: int) -> None:
-        """The configuration holds it."""
-
     def _dummy_run(self, *_: Any, **__: Any) -> tuple[None, None]:
         self.calls.append("dummy_run")
         return None, None

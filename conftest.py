@@ -3,4 +3,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ("startup_plan.harness.pytest_plugin",)
+pytest_plugins = ("startup_plan.harness.session.plugin",)

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from startup_plan.bench.server import POLL_SECONDS, Server, new_marker
-from startup_plan.harness.gate_processes import StopSignals
+from startup_plan.support.process_group import StopSignals
 
 SERVER = Path(__file__).parents[1] / "tests" / "bench" / "scripted_server.py"
 LIMIT_MS = 50.0

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from startup_plan.harness import real_bench
+from startup_plan.harness.real_vllm import bench_inputs
 
 ROOT: Final = Path(__file__).parents[1]
 TARGET: Final = ROOT / "docs" / "reports" / "bench-vllm-cpu.json"
@@ -33,8 +33,10 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        words = real_bench.prepare(root, ROOT / "tests" / "vllm", "--repeats", str(options.repeats))
-        done = subprocess.run([sys.executable, "-m", "startup_plan.cli", *words], check=False)
+        words = bench_inputs.prepare(
+            root, ROOT / "tests" / "vllm", "--repeats", str(options.repeats)
+        )
+        done = subprocess.run([sys.executable, "-m", "startup_plan", *words], check=False)
         results: dict[str, Any] = json.loads((root / "out" / "results.json").read_text("utf-8"))
         kept = {
             "status": done.returncode,

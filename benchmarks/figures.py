@@ -66,7 +66,7 @@ def script(name: str, *arguments: str, python: str = sys.executable) -> dict[str
 def report(subject: str, target: Path, *options: str) -> None:
     """Gate `subject` and keep the report as JSON and HTML, under the name that a user types."""
     done = subprocess.run(
-        [sys.executable, "-m", "startup_plan.cli", "gate", os.path.basename(subject),
+        [sys.executable, "-m", "startup_plan", "gate", os.path.basename(subject),
          "--json", str(target), "--html", str(target.with_suffix(".html")), *options],
         check=False, capture_output=True, text=True, cwd=os.path.dirname(subject) or ROOT,
     )  # fmt: skip
@@ -101,7 +101,7 @@ def measure_real(options: argparse.Namespace) -> None:
     """What needs a vLLM: both reports, the census, and the bytes that settings move."""
     figures: dict[str, Any] = json.loads(FIGURES.read_text())
     done = subprocess.run(
-        [sys.executable, "-m", "startup_plan.cli", "census", "--json", "--require", "vllm"],
+        [sys.executable, "-m", "startup_plan", "census", "--json", "--require", "vllm"],
         check=False, capture_output=True, text=True, cwd=ROOT,
     )  # fmt: skip
     if done.returncode:

@@ -26,7 +26,8 @@ import weakref
 from pathlib import Path
 from typing import Any, Final
 
-from startup_plan.harness import census, tiny_models
+from startup_plan.harness.census import judge as census
+from startup_plan.harness.real_vllm import tiny_models
 
 MIB: Final = 1 << 20
 _LONGEST: Final = 300.0
@@ -151,7 +152,7 @@ def child(models: Path, kind: str, arguments: dict[str, Any]) -> None:
     )
     from vllm.v1.worker.cpu_worker import CPUWorker  # noqa: PLC0415
 
-    from startup_plan.harness import real_configs  # noqa: PLC0415
+    from startup_plan.harness.census import configs as real_configs  # noqa: PLC0415
 
     for name, cls in (("pooler_config", PoolerConfig), ("reasoning_config", ReasoningConfig)):
         if name in arguments:

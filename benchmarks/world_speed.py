@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from startup_plan.harness.engine import Engine
-from startup_plan.harness.gate_scratch import fastest_folder
-from startup_plan.harness.subject import load_subject
-from startup_plan.harness.world import World
+from startup_plan.harness.world.engine import Engine
+from startup_plan.harness.world.subject import load_subject
+from startup_plan.harness.world.world import World
+from startup_plan.support.scratch import fastest_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

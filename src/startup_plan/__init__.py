@@ -7,9 +7,11 @@ package can stand in its place. Importing it imports neither torch nor vLLM.
 
 from __future__ import annotations
 
-from .gate import Memory
-from .plan import PLAN_SCHEMA_VERSION, NoPlanError, Plan
-from .worker import (
+from .reference import (
+    PLAN_SCHEMA_VERSION,
+    Memory,
+    NoPlanError,
+    Plan,
     _applicable_kv_cache_memory_bytes,
     _load_plan,
     _plan_path,
@@ -17,8 +19,7 @@ from .worker import (
     maybe_apply_startup_plan,
     maybe_save_startup_plan,
 )
-
-__version__ = "0.1.0"
+from .version import __version__ as __version__
 
 __all__ = [  # noqa: RUF022  # the public names first, then those of vLLM that begin with _
     "PLAN_SCHEMA_VERSION",

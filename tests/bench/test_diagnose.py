@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from startup_plan import cli
 from startup_plan.bench.diagnose import diagnose
 from startup_plan.bench.evidence import NO_FILE, collect
 from startup_plan.bench.results import SCHEMA
+from startup_plan.cli import main as cli
 
 if TYPE_CHECKING:
     from pathlib import Path

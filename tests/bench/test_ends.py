@@ -160,7 +160,14 @@ def test_an_interrupted_benchmark_leaves_results_and_no_process(
     """Ctrl-C ends the server and leaves the results so far."""
     hello, folder = tmp_path / "hello", tmp_path / "out"
     os.mkfifo(hello)
-    bench = [sys.executable, "-m", "startup_plan.cli", "bench", "--output-dir", str(folder)]
+    bench = [
+        sys.executable,
+        "-m",
+        "startup_plan.cli",
+        "bench",
+        "--output-dir",
+        str(folder),
+    ]
     bench += ["--port", str(port), *requests, "--phases", "uncached,cache-fill", *IMPATIENT, "--"]
     command = [*bench, *server_command(port, "--hello", str(hello), *behaviours)]
     listener = os.open(hello, os.O_RDONLY | os.O_NONBLOCK)

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from startup_plan.bench import ports
+from startup_plan.support import ports
 
 
 def test_nobody_listens_on_a_free_port(port: int) -> None:

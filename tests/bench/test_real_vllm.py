@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pytest
 
-from startup_plan.harness import real_bench
-from startup_plan.harness.once import once
+from startup_plan.harness.real_vllm import bench_inputs
+from startup_plan.harness.session.once import once
 
 pytestmark = pytest.mark.vllm
 
@@ -26,7 +26,7 @@ _LONGEST_SECONDS: Final = 900
 
 def _benchmark(root: Path) -> dict[str, Any]:
     """Measure, then diagnose; what the two printed and the results, as JSON has them."""
-    done = _command(*real_bench.prepare(root, _WORKERS))
+    done = _command(*bench_inputs.prepare(root, _WORKERS))
     return {
         "status": done.returncode,
         "printed": done.stdout + done.stderr,
@@ -37,7 +37,7 @@ def _benchmark(root: Path) -> dict[str, Any]:
 
 def _command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "startup_plan.cli", *arguments],
+        [sys.executable, "-m", "startup_plan", *arguments],
         check=False,
         capture_output=True,
         text=True,
@@ -71,7 +71,7 @@ def test_every_phase_was_healthy_and_answered(measured: dict[str, Any]) -> None:
     wanted = ("health", "answers", "not-cut-short", "no-process-left", "port-free-after")
 
     assert [
-        pair for pair in ((w, p) for p in real_bench.PHASES for w in wanted) if pair not in passed
+        pair for pair in ((w, p) for p in bench_inputs.PHASES for w in wanted) if pair not in passed
     ] == [], measured["printed"]
 
 
@@ -109,7 +109,7 @@ def test_tokens_are_compared(measured: dict[str, Any]) -> None:
     )
 
     assert ("identical-answers", None) in _checks(measured, "passed")
-    assert shortest > real_bench.TOKENS
+    assert shortest > bench_inputs.TOKENS
 
 
 def test_stages_come_from_the_log(measured: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.bench.conftest import TEXT
 
-from startup_plan import cli
+from startup_plan.cli import main as cli
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,7 +223,7 @@ def test_a_foreign_server_on_the_port_is_refused(
     measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What answers must be the server that was launched."""
-    monkeypatch.setattr("startup_plan.bench.ports.holds_one", lambda *_: False)
+    monkeypatch.setattr("startup_plan.support.ports.holds_one", lambda *_: False)
     outcome = measure(phases="uncached")
 
     assert (outcome.status, "is not the server that was launched" in outcome.err) == (2, True)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.bench.conftest import server_command
 
-from startup_plan import cli
 from startup_plan.bench.errors import RefusalError
 from startup_plan.bench.phases import choose_phases
 from startup_plan.bench.plan import Benchmark
@@ -21,7 +20,8 @@ from startup_plan.bench.results import Answer, Check, Results, Run
 from startup_plan.bench.run import Runner
 from startup_plan.bench.stages import ELSEWHERE, STAGES, Stage
 from startup_plan.bench.talk import Exchange, is_healthy
-from startup_plan.harness.gate_processes import StopSignals
+from startup_plan.cli import main as cli
+from startup_plan.support.process_group import StopSignals
 
 if TYPE_CHECKING:
     from pathlib import Path

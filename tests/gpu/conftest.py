@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import pytest
 
-from startup_plan.harness.boot import gib
-from startup_plan.harness.card import CardBusyError, CardError
-from startup_plan.harness.card_child import Nursery
-from startup_plan.harness.card_remote import CudaCard, HostCard, ProcessCard
-from startup_plan.harness.card_report import keep
-from startup_plan.harness.plugin_witness import account_of
+from startup_plan.harness.cards.card import CardBusyError
+from startup_plan.harness.cards.processes import CudaCard, HostCard, ProcessCard
+from startup_plan.harness.session.card_figures import keep
+from startup_plan.harness.session.witness import account_of
+from startup_plan.harness.world.outcome import gib
+from startup_plan.support.line_child import ChildError, Nursery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from startup_plan.harness.card_remote import RunScenario
-    from startup_plan.harness.card_scenarios import Scenario
-    from startup_plan.harness.plugin_fixtures import Tally
+    from startup_plan.harness.cards.processes import RunScenario
+    from startup_plan.harness.cards.scenarios import Scenario
+    from startup_plan.harness.session.fixtures import Tally
 
 SCRIPTS: Final = Path(__file__).parent
 
@@ -90,7 +90,7 @@ def on_cuda(
     judged = request.config.getoption("--subject")
     try:
         nursery = nurseries("cuda")
-    except CardError as error:
+    except ChildError as error:
         _not_run(request, str(error))
 
     def once(name: str, scenario: Scenario, subject: str) -> ProcessCard:
@@ -114,7 +114,7 @@ def on_cuda(
             except CardBusyError:
                 # Somebody may have come or gone; a card that is busy for good says so twice.
                 return once(name, scenario, subject)
-        except CardError as error:
+        except (CardBusyError, ChildError) as error:
             _not_run(request, str(error))
 
     with _alone():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from startup_plan.harness import card_process
+from startup_plan.harness.cards import inside
 
 if __name__ == "__main__":
-    card_process.cotenant(sys.argv[1:])
+    inside.cotenant(sys.argv[1:])

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One boot of a small engine on a card: a fresh process with its own context.
 
-It boots as `startup_plan.harness.card_engine` says, stage by stage, as its input asks.
+It boots as `startup_plan.harness.cards.engine` says, stage by stage, as its input asks.
 """
 
 from __future__ import annotations
 
 import sys
 
-from startup_plan.harness import card_process
+from startup_plan.harness.cards import inside
 
 if __name__ == "__main__":
-    card_process.engine(sys.argv[1:])
+    inside.engine(sys.argv[1:])

@@ -7,7 +7,7 @@ whatever is judged with two boots: the second applies, so that nothing is measur
 
 from __future__ import annotations
 
-from startup_plan.harness.zoo import seed
+from startup_plan.harness.zoo.catalogue import seed
 
 seed(
     globals(),

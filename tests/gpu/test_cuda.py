@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from startup_plan.harness.card_crowds import ALL
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.cards.crowd_scenarios import ALL
+from startup_plan.harness.contract.violation import Violation
 
 if TYPE_CHECKING:
-    from startup_plan.harness.card_remote import RunScenario
+    from startup_plan.harness.cards.processes import RunScenario
 
 pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("gpu")]
 

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness import zoo
-from startup_plan.harness.card_crowds import ALL
-from startup_plan.harness.card_simulated import SimulatedCard
-from startup_plan.harness.simulation import GIB, MIB, Device
-from startup_plan.harness.subject import load_subject
-from startup_plan.harness.violation import Violation
-from startup_plan.harness.world import World
+from startup_plan.harness.cards.crowd_scenarios import ALL
+from startup_plan.harness.cards.simulated import SimulatedCard
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.stubs.state import GIB, MIB, Device
+from startup_plan.harness.world.subject import load_subject
+from startup_plan.harness.world.world import World
+from startup_plan.harness.zoo import catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from startup_plan.harness.card_remote import RunScenario
+    from startup_plan.harness.cards.processes import RunScenario
 
 NAME: Final = "lowered beside a co-tenant"
 FAULT: Final = str(Path(__file__).with_name("gate_ignored.py"))
@@ -77,7 +77,7 @@ each_fault = pytest.mark.parametrize("slug", SEEDED)
 
 def _verdict(run: RunScenario, slug: str) -> str:
     """By what a fault is caught."""
-    (entry,) = (entry for entry in zoo.load_catalogue() if entry.slug == slug)
+    (entry,) = (entry for entry in catalogue.load_catalogue() if entry.slug == slug)
     name, _ = SEEDED[slug]
     with pytest.raises(Violation) as caught:
         run(f"{name}, {slug}", ALL[name], str(entry.file))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from startup_plan.harness.card_crowds import MADE_UP
+from startup_plan.harness.cards.crowd_scenarios import MADE_UP
 
 if TYPE_CHECKING:
-    from startup_plan.harness.card_remote import RunScenario
+    from startup_plan.harness.cards.processes import RunScenario
 
 
 @pytest.mark.parametrize("name", MADE_UP)

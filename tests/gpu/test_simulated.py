@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness.card_crowds import MADE_UP
-from startup_plan.harness.card_report import keep
-from startup_plan.harness.card_simulated import SimulatedCard
-from startup_plan.harness.simulation import GIB, MIB, Device
+from startup_plan.harness.cards.crowd_scenarios import MADE_UP
+from startup_plan.harness.cards.simulated import SimulatedCard
+from startup_plan.harness.session.card_figures import keep
+from startup_plan.harness.stubs.state import GIB, MIB, Device
 
 if TYPE_CHECKING:
-    from startup_plan.harness.plugin_fixtures import Tally, WorldFactory
+    from startup_plan.harness.session.fixtures import Tally, WorldFactory
 
 CARDS: Final = {"8-GiB": (8 * GIB, 1), "141-GiB": (141 * GIB, 2 * MIB)}
 """The smallest card and the largest; one shows a boundary to the byte, one has steps."""

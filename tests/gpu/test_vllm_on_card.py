@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import pytest
 
-from startup_plan.harness import tiny_models
-from startup_plan.harness.card_remote import nvidia_smi
-from startup_plan.harness.simulation import GIB
-from startup_plan.harness.vllm_server import Server
+from startup_plan.harness.cards.processes import nvidia_smi
+from startup_plan.harness.real_vllm import tiny_models
+from startup_plan.harness.real_vllm.server import Server
+from startup_plan.harness.stubs.state import GIB
 
 if TYPE_CHECKING:
     from pathlib import Path

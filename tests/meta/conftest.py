@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from startup_plan import cli_gate
-from startup_plan.harness.gate_run import GateRequest
-from startup_plan.harness.register import Register, Requirement, load_register
-from startup_plan.harness.report import (
+from startup_plan.cli import gate as cli_gate
+from startup_plan.harness.contract.register import Register, Requirement, load_register
+from startup_plan.harness.gate.run import GateRequest
+from startup_plan.harness.verdict.judgement import (
     Evidence,
     Report,
     SubjectFacts,
@@ -21,7 +21,7 @@ from startup_plan.harness.report import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from startup_plan.harness.report_record import Record
+    from startup_plan.harness.verdict.record import Record
 
 _CONFIGURATION = """
 [tool.pytest.ini_options]
@@ -30,7 +30,7 @@ addopts = ["--strict-markers", "--import-mode=importlib"]
 
 _HEAD = """
 import pytest
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.contract.violation import Violation
 requirement = pytest.mark.requirement
 """
 

@@ -13,19 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from startup_plan.harness import profiles, vllm_configs
-from startup_plan.harness.engine import UTILIZATION, Engine
-from startup_plan.harness.life_judges import ESTIMATE, PROFILE
-from startup_plan.harness.scenes import SPOILERS, changed_settings, must_boot, spoil, tale
-from startup_plan.harness.simulation import GIB
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.contract import profiles
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories.judges import ESTIMATE, PROFILE
+from startup_plan.harness.histories.scenes import SPOILERS, changed_settings, must_boot, spoil, tale
+from startup_plan.harness.stubs import configs as stub_configs
+from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.world.engine import UTILIZATION, Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.world import World
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.world import World
 
     Folders = Callable[[], Path]
 
@@ -35,7 +36,7 @@ LONG_AGO: Final = 1_000_000_000
 # The fields of ParallelConfig would contradict how the world places the ranks.
 MOVING: Final = [
     setting
-    for setting in vllm_configs.SETTINGS
+    for setting in stub_configs.SETTINGS
     if setting.moves and setting.path != UTILIZATION and not setting.path.startswith("parallel_")
 ]
 
@@ -59,7 +60,7 @@ def test_the_next_boot_applies(
     tally: Tally,
     utilization: float,
     tenant: int,
-    setting: vllm_configs.Setting | None,
+    setting: stub_configs.Setting | None,
 ) -> None:
     """What one boot saved, the next boot of the same engine, in a new process, applies."""
     world.again(fresh_folder())

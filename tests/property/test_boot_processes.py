@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from startup_plan.harness.boot_child import boot_elsewhere
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.world.another_process import boot_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from startup_plan.harness.plugin_fixtures import Tally
+    from startup_plan.harness.session.fixtures import Tally
 
 
 @pytest.mark.requirement("BOOT-01")

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from startup_plan.harness import profiles
-from startup_plan.harness.boot import gib
-from startup_plan.harness.engine import UTILIZATION, Engine
-from startup_plan.harness.life_judges import ESTIMATE
-from startup_plan.harness.scenes import (
+from startup_plan.harness.contract import profiles
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories.judges import ESTIMATE
+from startup_plan.harness.histories.scenes import (
     SPOILERS,
     changed_settings,
     must_boot,
@@ -25,16 +24,17 @@ from startup_plan.harness.scenes import (
     tale,
     watching,
 )
-from startup_plan.harness.simulation import GIB, MIB
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.stubs.state import GIB, MIB
+from startup_plan.harness.world.engine import UTILIZATION, Engine
+from startup_plan.harness.world.outcome import gib
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from startup_plan.harness.boot import BootResult
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.world import World
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.outcome import BootResult
+    from startup_plan.harness.world.world import World
 
     Folders = Callable[[], Path]
 

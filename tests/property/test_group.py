@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from startup_plan.harness import vllm_stubs
-from startup_plan.harness.engine import Engine
-from startup_plan.harness.scenes import must_boot, tale
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories.scenes import must_boot, tale
+from startup_plan.harness.stubs import modules as stub_modules
+from startup_plan.harness.world.engine import Engine
 
 if TYPE_CHECKING:
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.world import World
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.world import World
 
 
 def _uninitialized() -> NoReturn:
@@ -33,9 +33,9 @@ def test_a_single_rank_needs_no_process_group(
     usual = must_boot(world, engine, "GROUP-04")
     for path in world.plans():
         os.unlink(path)
-    for name in vllm_stubs.PROVIDERS:
+    for name in stub_modules.PROVIDERS:
         if name.startswith("get_") and name.endswith("_group"):
-            monkeypatch.setitem(vllm_stubs.PROVIDERS, name, lambda: _uninitialized)
+            monkeypatch.setitem(stub_modules.PROVIDERS, name, lambda: _uninitialized)
     world.tell("the plans are gone, and there is no process group")
     must_boot(world, engine, "GROUP-04")
     second = must_boot(world, engine, "GROUP-04")

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness import keys, vllm_configs
-from startup_plan.harness.engine import Engine
-from startup_plan.harness.simulation import GIB, Device
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories import keys
+from startup_plan.harness.stubs import configs as stub_configs
+from startup_plan.harness.stubs.state import GIB, Device
+from startup_plan.harness.world.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from startup_plan.harness.boot import BootResult
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.simulated_worker import SimulatedWorker
-    from startup_plan.harness.world import World
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.stubs.worker import SimulatedWorker
+    from startup_plan.harness.world.outcome import BootResult
+    from startup_plan.harness.world.world import World
 
 _REWRITES: Final[dict[str, tuple[tuple[str, Any], ...]]] = {
     "model-length": (("model_config.max_model_len", 224),),
@@ -37,7 +38,7 @@ _REWRITES["all"] = tuple(rewrite for rewrites in _REWRITES.values() for rewrite 
 def _told(rewrites: tuple[tuple[str, Any], ...]) -> str:
     plain = Engine().config
     return " and ".join(
-        f"{path} from {vllm_configs.get_setting(plain, path)} to {value}"
+        f"{path} from {stub_configs.get_setting(plain, path)} to {value}"
         for path, value in rewrites
     )
 

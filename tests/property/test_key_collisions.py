@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness import keys, profiles
-from startup_plan.harness.engine import Engine
-from startup_plan.harness.simulation import Runtime
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.contract import profiles
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories import keys
+from startup_plan.harness.stubs.state import Runtime
+from startup_plan.harness.world.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.world import World
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.world import World
 
 _CLEAR: Final = ("zzz", "yyy")
 _ALIKE: Final[Mapping[str, tuple[Any, ...]]] = {

@@ -10,17 +10,18 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from startup_plan.harness import keys, profiles
-from startup_plan.harness.boot import gib
-from startup_plan.harness.engine import UTILIZATION, Engine
-from startup_plan.harness.simulation import Device
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.contract import profiles
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories import keys
+from startup_plan.harness.stubs.state import Device
+from startup_plan.harness.world.engine import UTILIZATION, Engine
+from startup_plan.harness.world.outcome import gib
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.world import World
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.world import World
 
 _HASH: Final = "0123456789"
 _SHARES: Final = st.integers(40_000_000, 99_000_000).map(lambda millionths: millionths / 1e8)

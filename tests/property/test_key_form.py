@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness import keys
-from startup_plan.harness.engine import UTILIZATION, Engine
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories import keys
+from startup_plan.harness.world.engine import UTILIZATION, Engine
 
 if TYPE_CHECKING:
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.world import World
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.world import World
 
 _KEY: Final = re.compile(r"[0-9a-f]{16}")
 _FILE: Final = re.compile(r"startup_plan_[0-9a-f]{16}\.json")

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness import keys
-from startup_plan.harness.engine import Engine
-from startup_plan.harness.simulation import GIB, MIB, Device
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories import keys
+from startup_plan.harness.stubs.state import GIB, MIB, Device
+from startup_plan.harness.world.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.world import World
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.world import World
 
 _DEVICES: Final[dict[str, tuple[Any, ...]]] = {
     "name": ("NVIDIA H100", "NVIDIA H200", "NVIDIA H200 NVL", "AMD Instinct MI300X", "Ascend 910B"),

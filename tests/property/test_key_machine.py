@@ -2,7 +2,7 @@
 """The key changes exactly when the contract says so, over whole histories of changes.
 
 A history changes one input of an engine at a time, takes some changes back, and looks at the key
-after each. What it should be is decided by `startup_plan.harness.key_model`.
+after each. What it should be is decided by `startup_plan.harness.histories.key_model`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from startup_plan.harness import key_model, profiles
-from startup_plan.harness.key_model import MUST, MUST_NOT
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.contract import profiles
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories import key_model
+from startup_plan.harness.histories.key_model import MUST, MUST_NOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from startup_plan.harness.key_model import Stage, Values
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.world import World
+    from startup_plan.harness.histories.key_model import Stage, Values
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.world import World
 
 _NUMBERS: Final = st.integers(0, 2**32 - 1)
 

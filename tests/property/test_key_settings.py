@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness import keys, profiles, vllm_configs, vllm_stubs
-from startup_plan.harness.engine import UTILIZATION, Engine
-from startup_plan.harness.simulation import GIB
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.contract import profiles
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories import keys
+from startup_plan.harness.stubs import configs as stub_configs
+from startup_plan.harness.stubs import modules as stub_modules
+from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.world.engine import UTILIZATION, Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.vllm_configs import Setting, Variable
-    from startup_plan.harness.world import World
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.stubs.configs import Setting, Variable
+    from startup_plan.harness.world.world import World
 
 _NEARLY_ALL: Final = 0.99
 """A utilization at which any setting that takes more than its plan knows runs out of memory."""
@@ -125,7 +128,7 @@ def test_every_setting_that_moves_memory_moves_the_key(world: World, tally: Tall
         case = _unseen(world, usual, setting.path, _set(setting.path), amounts)
         unseen += [case] if case else []
         tally(boots=len(values) - 1, examples=1)
-    hidden = [case for case in unseen if not vllm_configs.setting(case.name).hashed]
+    hidden = [case for case in unseen if not stub_configs.setting(case.name).hashed]
 
     _judge(
         world,
@@ -199,7 +202,7 @@ def _variable_cases(
 @pytest.mark.requirement("KEY-11")
 def test_every_variable_of_vllm_that_moves_memory_moves_the_key(world: World, tally: Tally) -> None:
     """Any registered variable that takes memory, set alone, gives another key."""
-    moving = [variable for variable in vllm_configs.VARIABLES if variable.moves]
+    moving = [variable for variable in stub_configs.VARIABLES if variable.moves]
     unseen, count = _variable_cases(world, moving, tally)
 
     _judge(
@@ -215,7 +218,7 @@ def test_every_variable_of_the_allocator_and_communicator_moves_the_key(
     world: World, tally: Tally
 ) -> None:
     """Variables that vLLM does not register, but that take memory, give another key as well."""
-    moving = [variable for variable in vllm_configs.EXTRA_VARIABLES if variable.moves]
+    moving = [variable for variable in stub_configs.EXTRA_VARIABLES if variable.moves]
     unseen, count = _variable_cases(world, moving, tally)
 
     _judge(
@@ -239,7 +242,7 @@ def test_variables_of_a_later_release_are_in(
         "alternates": ["2"],
     }
     row |= {"hashed": False, "in_compile_factors": True, "moves": True, "size": "big", "source": ""}
-    monkeypatch.setitem(vllm_stubs._REGISTERED, _LATER_VARIABLE, vllm_configs.Variable(row))
+    monkeypatch.setitem(stub_modules._REGISTERED, _LATER_VARIABLE, stub_configs.Variable(row))
 
     def change(engine: Engine, raw: str | None) -> None:
         engine.setenv(_LATER_VARIABLE, raw)

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness import keys, profiles, vllm_configs
-from startup_plan.harness.engine import UTILIZATION, Engine
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.contract import profiles
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories import keys
+from startup_plan.harness.stubs import configs as stub_configs
+from startup_plan.harness.world.engine import UTILIZATION, Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.world import World
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.world import World
 
 _PROCESSES: Final[tuple[Mapping[str, Any], ...]] = (
     {
@@ -127,7 +129,7 @@ def test_what_every_start_chooses_anew_is_not_in_the_key(
     world: World, tally: Tally, path: str
 ) -> None:
     """Instance and engine ids and free ports differ at each start and change nothing."""
-    setting = vllm_configs.setting(path)
+    setting = stub_configs.setting(path)
     found = []
     for value in (setting.default, *setting.alternates):
         engine = Engine()

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness import profiles
-from startup_plan.harness.life import live
-from startup_plan.harness.life_judges import JUDGES
+from startup_plan.harness.contract import profiles
+from startup_plan.harness.histories.judges import JUDGES
+from startup_plan.harness.histories.life import live
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.world import World
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.world import World
 
 HISTORIES: Final = {"BOOT-07": 120, "GATE-05": 25, "GATE-06": 25, "GATE-07": 25}
 """How many the `ci` profile tries, where that is not 40."""

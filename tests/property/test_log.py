@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness.engine import UTILIZATION, Engine
-from startup_plan.harness.faults import fail_at
-from startup_plan.harness.interpose import patched
-from startup_plan.harness.scenes import must_boot, spoil, tale
-from startup_plan.harness.simulation import GIB
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories.scenes import must_boot, spoil, tale
+from startup_plan.harness.operations.faults import fail_at
+from startup_plan.harness.operations.interposer import patched
+from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.world.engine import UTILIZATION, Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from startup_plan.harness.boot import BootResult
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.world import World
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.outcome import BootResult
+    from startup_plan.harness.world.world import World
 
 SEEN: Final = ("info", "warning", "error", "exception", "critical")
 """Levels that an operator sees."""

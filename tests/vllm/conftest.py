@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from startup_plan.harness import census, census_data
-from startup_plan.harness.once import once
-from startup_plan.harness.real_host import Booter, RealHost, RealVllmError
+from startup_plan.harness.census import classification
+from startup_plan.harness.census import judge as census
+from startup_plan.harness.real_vllm.host import Booter, RealHost, RealVllmError
+from startup_plan.harness.session.once import once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
-    from startup_plan.harness.census import Census
-    from startup_plan.harness.subject import Subject
+    from startup_plan.harness.census.judge import Census
+    from startup_plan.harness.world.subject import Subject
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +45,7 @@ def census_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Censu
     def take(subject: str) -> Census:
         key = f"census-{hashlib.sha256(subject.encode()).hexdigest()[:12]}"
         seen = once(key, functools.partial(census.look, subject), tmp_path_factory)
-        return census.judge(seen, census_data.load())
+        return census.judge(seen, classification.load())
 
     return take
 

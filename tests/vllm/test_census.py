@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness import census, census_data
+from startup_plan.harness.census import classification
+from startup_plan.harness.census import judge as census
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from startup_plan.harness.census import Census
+    from startup_plan.harness.census.judge import Census
 
 pytestmark = pytest.mark.vllm
 
@@ -64,7 +65,7 @@ def test_reference_has_nothing_without_need(taken: Census) -> None:
 
 def test_one_entry_less_is_named(taken: Census) -> None:
     """A field and a variable that nobody has classified are named, and the census fails."""
-    classes = census_data.load().without(["CacheConfig.block_size", "VLLM_USE_DEEP_GEMM"])
+    classes = classification.load().without(["CacheConfig.block_size", "VLLM_USE_DEEP_GEMM"])
     found = census.judge(taken.seen, classes)
 
     assert found.unclassified == ["CacheConfig.block_size", "VLLM_USE_DEEP_GEMM"]
@@ -73,7 +74,7 @@ def test_one_entry_less_is_named(taken: Census) -> None:
 
 def test_one_class_less_is_named(taken: Census) -> None:
     """A configuration class of which nothing is classified is named."""
-    known = census_data.load()
+    known = classification.load()
     names = [".".join(key) for key in known.fields if key[0] == "MambaConfig"]
 
     assert census.judge(taken.seen, known.without(names)).unknown_classes == ("MambaConfig",)

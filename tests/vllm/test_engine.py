@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from startup_plan.harness import tiny_models
-from startup_plan.harness.once import once
-from startup_plan.harness.vllm_server import Server, members
+from startup_plan.harness.real_vllm import tiny_models
+from startup_plan.harness.real_vllm.server import Server, members
+from startup_plan.harness.session.once import once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -188,7 +188,7 @@ def test_drop_in_runs_in_every_process(boots: list[Boot]) -> None:
         processes = {boot.api_server, boot.facts["parent"], boot.facts["pid"]}
 
         assert (len(processes), len(_SAID.findall(boot.log))) == (3, 3)
-        assert boot.facts["plan"] == "startup_plan.worker"
+        assert boot.facts["plan"] == "startup_plan.reference.worker"
 
 
 def test_nothing_outlives_an_engine(boots: list[Boot]) -> None:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.group import VOTE_SECONDS
-from startup_plan.harness.real_host import Booter, RealHost
-from startup_plan.harness.real_scenes import ODD, SHAPES, Group
+from startup_plan.harness.real_vllm.group_scenes import ODD, SHAPES, Group
+from startup_plan.harness.real_vllm.host import Booter, RealHost
+from startup_plan.reference.vote import VOTE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
-    from startup_plan.harness.subject import Subject
+    from startup_plan.harness.world.subject import Subject
 
 pytestmark = pytest.mark.vllm
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness import profiles
-from startup_plan.harness.real_order import RankOrder
-from startup_plan.harness.real_scenes import (
+from startup_plan.harness.contract import profiles
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.real_vllm.group_scenes import (
     FAILURES,
     MISSES,
     ODD,
@@ -19,11 +19,11 @@ from startup_plan.harness.real_scenes import (
     boot_after,
     judge_together,
 )
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.real_vllm.order import RankOrder
 
 if TYPE_CHECKING:
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.real_host import RealHost
+    from startup_plan.harness.real_vllm.host import RealHost
+    from startup_plan.harness.session.fixtures import Tally
 
 pytestmark = pytest.mark.vllm
 

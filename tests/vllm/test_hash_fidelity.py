@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness import census, census_data, vllm_configs
-from startup_plan.harness.census import NO, PARTLY, THROUGH, YES
-from startup_plan.harness.settings_table import CLASSES, ROWS, SETTINGS
+from startup_plan.harness.census import classification
+from startup_plan.harness.census import judge as census
+from startup_plan.harness.census.judge import NO, PARTLY, THROUGH, YES
+from startup_plan.harness.stubs import configs as stub_configs
+from startup_plan.harness.stubs.settings import CLASSES, ROWS, SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from startup_plan.harness.census import Census
+    from startup_plan.harness.census.judge import Census
 
 pytestmark = pytest.mark.vllm
 
@@ -32,13 +34,13 @@ def stub_answers() -> dict[str, str]:
     """Path of each setting -> whether the hash of a stub configuration moves with it."""
     answers, defaults = {}, {row["path"]: row.get("default") for row in ROWS}
     for setting in SETTINGS:
-        config = vllm_configs.make_config()
+        config = stub_configs.make_config()
         before, default = config.compute_hash(), defaults[setting.path]
         # As the walk of the real one does: back to the default too, where it is filled in here.
         back = [] if default == setting.default else [default]
         moved = set()
         for value in (*setting.alternates, *back):
-            vllm_configs.set_setting(config, setting.path, value)
+            stub_configs.set_setting(config, setting.path, value)
             moved.add(config.compute_hash() != before)
         answers[setting.path] = PARTLY if len(moved) > 1 else YES if moved == {True} else NO
     return answers
@@ -55,9 +57,13 @@ def disagreements(
         version: the version of the real one.
     """
     found = []
-    for (owner, field), entry in census_data.load().fields.items():
+    for (owner, field), entry in classification.load().fields.items():
         name = f"{owner}.{field}"
-        if name not in real_fields or entry.verdict == census_data.SECTION or entry.why == "alias":
+        if (
+            name not in real_fields
+            or entry.verdict == classification.SECTION
+            or entry.why == "alias"
+        ):
             continue
         stub, told = stubs.get(name, ""), entry.hashed.get(version, entry.hashed.get(""))
         expected = {True: YES, False: NO}[told] if told is not None else stub
@@ -105,7 +111,7 @@ def test_every_field_was_tried(real: Census) -> None:
     passed_over = [
         row.name
         for row in real.fields
-        if row.hashed == census.UNSEEN and row.why not in {"alias", census_data.SECTION}
+        if row.hashed == census.UNSEEN and row.why not in {"alias", classification.SECTION}
     ]
 
     assert passed_over == []

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness import census, keys
-from startup_plan.harness.census_child import NO_KEY
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.census import judge as census
+from startup_plan.harness.census.look import NO_KEY
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories import keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from startup_plan.harness.census import Census, Row
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.subject import Subject
+    from startup_plan.harness.census.judge import Census, Row
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.subject import Subject
 
 pytestmark = pytest.mark.vllm
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness.once import once
+from startup_plan.harness.session.once import once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.vllm
 _CHILD: Final = Path(__file__).parent / "plugin_child.py"
 _PLAN: Final = "vllm.v1.worker.startup_plan"
 _WORKER: Final = "vllm.v1.worker.gpu_worker"
-_OURS: Final = ["startup_plan.worker"] * 3
+_OURS: Final = ["startup_plan.reference.worker"] * 3
 _THEIRS: Final = [_PLAN] * 3
 
 _REFUSALS: Final = {
@@ -76,7 +76,7 @@ def test_entry_point_is_installed() -> None:
     """VLLM finds the drop-in among its general plugins."""
     found = importlib.metadata.entry_points(group="vllm.general_plugins", name="startup_plan")
 
-    assert [point.value for point in found] == ["startup_plan.vllm_plugin:install"]
+    assert [point.value for point in found] == ["startup_plan.reference.drop_in:install"]
 
 
 def test_worker_imported_later_gets_ours(outcomes: Outcomes) -> None:

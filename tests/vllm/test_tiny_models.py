@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness import tiny_models
+from startup_plan.harness.real_vllm import tiny_models
 
 if TYPE_CHECKING:
     from pathlib import Path

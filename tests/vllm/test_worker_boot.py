@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness.boot import gib
-from startup_plan.harness.physics import SAFETY_BUFFER
-from startup_plan.harness.real_order import UTILIZATION, Load, RankOrder, RankReport
-from startup_plan.harness.simulation import GIB, MIB
-from startup_plan.harness.violation import Violation
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.real_vllm.order import UTILIZATION, Load, RankOrder, RankReport
+from startup_plan.harness.stubs.state import GIB, MIB
+from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.world.physics import SAFETY_BUFFER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from startup_plan.harness.plugin_fixtures import Tally
-    from startup_plan.harness.real_host import RealHost
+    from startup_plan.harness.real_vllm.host import RealHost
+    from startup_plan.harness.session.fixtures import Tally
 
 pytestmark = pytest.mark.vllm
 

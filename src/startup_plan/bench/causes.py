@@ -10,15 +10,15 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from startup_plan.bench.evidence import FACTORS, NO_FILE, is_pseudo_file
-from startup_plan.bench.kept import Cause
-from startup_plan.bench.logs import lines_of, tracebacks
-from startup_plan.bench.phases import DISABLE_CACHE
+from .evidence import FACTORS, NO_FILE, is_pseudo_file
+from .kept import Cause
+from .logs import lines_of, tracebacks
+from .phases import DISABLE_CACHE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from startup_plan.bench.kept import KeptRun
+    from .kept import KeptRun
 
 _SOURCE_CHANGED: Final = "Source code has changed since the last compilation"
 _SWITCHES: Final = ("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "TORCH_COMPILE_FORCE_DISABLE_CACHES")

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from startup_plan.bench.answers import MAY_VARY, cut_short, first_difference
-from startup_plan.bench.results import Check
+from .answers import MAY_VARY, cut_short, first_difference
+from .results import Check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from startup_plan.bench.requests import Request
-    from startup_plan.bench.results import LogFact, Run, Verdict
+    from .requests import Request
+    from .results import LogFact, Run, Verdict
 
 _Finding = tuple["Verdict", str]
 

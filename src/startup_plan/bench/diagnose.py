@@ -6,14 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from startup_plan.bench.causes import CAUSES, SUSPECTS
-from startup_plan.bench.kept import load_results, load_run
+from .causes import CAUSES, SUSPECTS
+from .kept import load_results, load_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from startup_plan.bench.kept import Cause, KeptRun
+    from .kept import Cause, KeptRun
 
 REUSE_CHECKS: Final = frozenset(
     {"artifacts-loaded", "plan-saved", "plan-applied", "equal-compile", "kv-size-equal"}

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.console import Console
 
-from startup_plan.bench.errors import RefusalError
-from startup_plan.bench.report_html import render_html
-from startup_plan.bench.report_table import show
-from startup_plan.bench.results import NAME
-from startup_plan.bench.run import Runner
-from startup_plan.harness.gate_processes import StopSignals
-from startup_plan.harness.report_files import ReportPathError, write_report
+from startup_plan.support.atomic_files import ReportPathError, write_report
+from startup_plan.support.process_group import StopSignals
+
+from .errors import RefusalError
+from .report_html import render_html
+from .report_table import show
+from .results import NAME
+from .run import Runner
 
 if TYPE_CHECKING:
-    from startup_plan.bench.plan import Benchmark
-    from startup_plan.bench.results import Results
+    from .plan import Benchmark
+    from .results import Results
 
 PAGE: Final = "report.html"
 _WIDTH: Final = 160

@@ -6,15 +6,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from startup_plan.bench.caches import FOLDERS, cache_environment
-from startup_plan.bench.errors import RefusalError
-from startup_plan.bench.phases import DISABLE_CACHE, ENABLE_PLAN, FORCE_LOAD
+from .caches import FOLDERS, cache_environment
+from .errors import RefusalError
+from .phases import DISABLE_CACHE, ENABLE_PLAN, FORCE_LOAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from startup_plan.bench.phases import Phase
+    from .phases import Phase
 
 MARKER: Final = "STARTUP_PLAN_BENCH_RUN"
 """The variable by which a process of a server is known, wherever it has gone."""

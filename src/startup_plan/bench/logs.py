@@ -172,7 +172,7 @@ def known_kinds() -> Iterable[str]:
 
 @cache
 def _patterns() -> dict[str, re.Pattern[str]]:
-    text = files("startup_plan.bench").joinpath("data/log_lines.toml").read_text(encoding="utf-8")
+    text = files("startup_plan.bench").joinpath("log_lines.toml").read_text(encoding="utf-8")
     tables: dict[str, dict[str, Any]] = tomllib.loads(text)
     return {kind: re.compile(table["pattern"]) for kind, table in tables.items()}
 

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from startup_plan.bench import ports
-from startup_plan.bench.errors import RefusalError
-from startup_plan.bench.talk import HOST, check_health_path
+from startup_plan.support import ports
+
+from .errors import RefusalError
+from .talk import HOST, check_health_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from startup_plan.bench.phases import Phase
-    from startup_plan.bench.requests import Request
+    from .phases import Phase
+    from .requests import Request
 
 _LONGEST: Final = 7 * 86400.0
 

@@ -7,13 +7,13 @@ import json
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from startup_plan.bench.report_table import gains, spread_words, summary, used_stages
-from startup_plan.bench.stages import ELSEWHERE, STAGES
+from .report_table import gains, spread_words, summary, used_stages
+from .stages import ELSEWHERE, STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from startup_plan.bench.results import Results, Run
+    from .results import Results, Run
 
 # Told apart by those who do not see all colours, and by the words beside them.
 _COLOURS: Final = (

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from startup_plan.bench.stages import ELSEWHERE, STAGES
+from .stages import ELSEWHERE, STAGES
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from startup_plan.bench.results import Check, Results
+    from .results import Check, Results
 
 
 def show(results: Results, console: Console) -> None:

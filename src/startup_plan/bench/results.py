@@ -10,13 +10,13 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
-from startup_plan.harness.report_files import write_report
+from startup_plan.support.atomic_files import write_report
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from startup_plan.bench.server import Ending
-    from startup_plan.bench.stages import Stage
+    from .server import Ending
+    from .stages import Stage
 
 SCHEMA: Final = 1
 NAME: Final = "results.json"

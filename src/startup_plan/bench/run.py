@@ -11,30 +11,29 @@ import os
 import platform
 from typing import TYPE_CHECKING, Any, Final, final
 
-from startup_plan.bench import answers, ports
-from startup_plan.bench.caches import make_caches, on_a_copy
-from startup_plan.bench.checks import judge
-from startup_plan.bench.environment import (
-    command_without_secrets,
-    environment_of,
-    without_secrets,
-)
-from startup_plan.bench.errors import InterruptedRunError, RefusalError
-from startup_plan.bench.evidence import collect
-from startup_plan.bench.figures import figures_of
-from startup_plan.bench.logs import tracebacks
-from startup_plan.bench.results import Answer, LogFact, Results, Run
-from startup_plan.bench.server import POLL_SECONDS, Server, new_marker
-from startup_plan.bench.stages import stages_of
+from startup_plan.support import ports
+
+from . import answers
+from .caches import make_caches, on_a_copy
+from .checks import judge
+from .environment import command_without_secrets, environment_of, without_secrets
+from .errors import InterruptedRunError, RefusalError
+from .evidence import collect
+from .figures import figures_of
+from .logs import tracebacks
+from .results import Answer, LogFact, Results, Run
+from .server import POLL_SECONDS, Server, new_marker
+from .stages import stages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from startup_plan.bench.logs import Log
-    from startup_plan.bench.phases import Phase
-    from startup_plan.bench.plan import Benchmark
-    from startup_plan.harness.gate_processes import StopSignals
+    from startup_plan.support.process_group import StopSignals
+
+    from .logs import Log
+    from .phases import Phase
+    from .plan import Benchmark
 
 _MOST_FACTS: Final = 200
 _SHOWN: Final = 400

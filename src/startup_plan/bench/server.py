@@ -11,18 +11,20 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, final
 
-from startup_plan.bench import ports, talk
-from startup_plan.bench.errors import InterruptedRunError, RefusalError
-from startup_plan.bench.family import Family, Process, children_of_this_process
-from startup_plan.bench.logs import Log
-from startup_plan.harness.gate_processes import adopt_orphans
+from startup_plan.support import ports
+from startup_plan.support.process_group import adopt_orphans
+
+from . import talk
+from .errors import InterruptedRunError, RefusalError
+from .family import Family, Process, children_of_this_process
+from .logs import Log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
-    from startup_plan.harness.gate_processes import StopSignals
+    from startup_plan.support.process_group import StopSignals
 
 POLL_SECONDS: Final = 0.01
 """How long to wait between two questions; half of it is what noticing costs on average."""

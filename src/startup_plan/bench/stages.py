@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from startup_plan.bench.logs import Event, Log
+    from .logs import Event, Log
 
 STAGES: Final = (
     "process start",

@@ -2,7 +2,7 @@
 """A second startup plan that keeps the contract, with nothing in common with the reference.
 
 It has two uses. It shows that the suite raises no false alarm on an implementation that it was not
-written for, and it is the ground on which `startup_plan.harness.zoo.seed` plants faults.
+written for, and it is the ground on which `startup_plan.harness.zoo.catalogue.seed` plants faults.
 
 A plan is six lines of ASCII text; the last is a digest of those above it. The only bytes that are
 read as a plan are those that a save would have written, so nothing has to be repaired or guessed.

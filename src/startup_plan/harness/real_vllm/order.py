@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a boot of vLLM's own worker shall be, and what came of it, in forms that travel as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, final
+
+from startup_plan.harness.stubs.state import GIB, MIB
+
+ROOT: Final = "VLLM_CACHE_ROOT"
+FLAG: Final = "VLLM_ENABLE_STARTUP_PLAN"
+UTILIZATION: Final = "cache_config.gpu_memory_utilization"
+
+
+@final
+@dataclass(slots=True)
+class Card:
+    """A simulated accelerator under real vLLM. Sizes in bytes.
+
+    Attributes:
+        name: product name.
+        total: its memory.
+        held: what processes other than the engine hold of it.
+    """
+
+    name: str = "Simulated H200"
+    total: int = 80 * GIB
+    held: int = 512 * MIB
+
+
+@final
+@dataclass(slots=True)
+class Load:
+    """What a rank takes of its card besides the KV cache. Sizes in bytes.
+
+    Attributes:
+        weights: loaded weights.
+        persistent: what profiling leaves behind outside torch: contexts, workspaces, buffers.
+        activations: transient peak of a forward pass.
+        graphs: CUDA graphs when they are captured.
+        estimate: what the worker's estimate of them comes to.
+    """
+
+    weights: int = 14 * GIB
+    persistent: int = GIB
+    activations: int = 6 * GIB
+    graphs: int = GIB
+    estimate: int = GIB
+
+
+@final
+@dataclass(slots=True)
+class RankOrder:
+    """What is particular to one rank.
+
+    Attributes:
+        held: bytes that others hold of its card beyond what the card itself says.
+        broken: device queries that fail (`simulation.Simulation.broken`).
+        schema: another plan schema version in this rank's process, or None.
+        cache_root: this rank's own `VLLM_CACHE_ROOT`, or None for that of all.
+        stays_away: whether it waits, before the look-up, until it is killed.
+        no_group: whether its process has no process group when it looks its plan up.
+    """
+
+    held: int = 0
+    broken: tuple[str, ...] = ()
+    schema: int | None = None
+    cache_root: str | None = None
+    stays_away: bool = False
+    no_group: bool = False
+
+
+@final
+@dataclass(slots=True)
+class BootOrder:
+    """One boot of an engine, all its ranks.
+
+    Attributes:
+        cache_root: `VLLM_CACHE_ROOT`.
+        model: kind of tiny model (`tiny_models`).
+        tensor: tensor-parallel size.
+        pipeline: pipeline-parallel size.
+        replicas: data-parallel size; the ranks of all replicas boot together.
+        enabled: the feature's flag; None leaves it unset.
+        explicit: `kv_cache_memory_bytes` as the operator set it, or None.
+        settings: dotted path -> value, set on the real configuration.
+        rewrites: the same, set between the measurement and the save as the engine does (KEY-16).
+        environment: further variables.
+        cards: the accelerators of the host, at least one a rank.
+        load: what each rank takes.
+        ranks: particulars, by rank; ranks that are not named have none.
+        patience: seconds without any progress after which the group hangs.
+    """
+
+    cache_root: str
+    model: str = "llama"
+    tensor: int = 1
+    pipeline: int = 1
+    replicas: int = 1
+    enabled: bool | None = True
+    explicit: int | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    rewrites: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    cards: list[Card] = field(default_factory=lambda: [Card() for _ in range(4)])
+    load: Load = field(default_factory=Load)
+    ranks: dict[int, RankOrder] = field(default_factory=dict)
+    patience: float = 3.0
+
+    @property
+    def size(self) -> int:
+        """Number of ranks that boot together."""
+        return self.tensor * self.pipeline * self.replicas
+
+    def of(self, rank: int) -> RankOrder:
+        """The particulars of `rank`."""
+        return self.ranks.get(rank, RankOrder())
+
+    def to_json(self) -> str:
+        """One line of JSON, whose value `from_values` takes."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_values(cls, values: dict[str, Any]) -> BootOrder:
+        """Read what `to_json` wrote, after its journey."""
+        cards = [Card(**card) for card in values["cards"]]
+        ranks = {
+            int(rank): RankOrder(**{**order, "broken": tuple(order["broken"])})
+            for rank, order in values["ranks"].items()
+        }
+        load = Load(**values["load"])
+        return cls(**{**values, "cards": cards, "load": load, "ranks": ranks})
+
+
+@final
+@dataclass(slots=True)
+class RankReport:
+    """What came of one rank of a boot on vLLM's own worker. Sizes in bytes.
+
+    Attributes:
+        rank: its rank in the whole group.
+        stage: what it did last: "groups", "look-up", "profile run", "graph estimate", "warm-up",
+            "save", "done", or the stage in which it failed.
+        hung: whether it was waiting without end when the group was ended.
+        free: free memory of its card before anything was loaded.
+        budget: what the worker may use.
+        applied: the value that the subject put into the configuration, or None.
+        available: what `determine_available_memory` returned, or None.
+        measured: the KV cache that the measurement arrived at, or None where there was none.
+        suggestion: what the worker handed over for saving, or None.
+        needed: everything that the rank takes at the worst moment, KV cache included.
+        calls: passes that the worker asked its model runner for, in order.
+        log: lines of the subject, as (level, message).
+        hashes: `compute_hash()` before and after the look-up.
+        left: settings that the look-up changed besides `kv_cache_memory_bytes`.
+        raised: what was raised and not caught, as "Type: message", or "".
+        where: "apply" or "save" if the subject raised it, otherwise "".
+    """
+
+    rank: int
+    stage: str = "start"
+    hung: bool = False
+    free: int = 0
+    budget: int = 0
+    applied: int | None = None
+    available: int | None = None
+    measured: int | None = None
+    suggestion: int | None = None
+    needed: int = 0
+    calls: list[str] = field(default_factory=list)
+    log: list[tuple[str, str]] = field(default_factory=list)
+    hashes: tuple[str, str] = ("", "")
+    left: list[str] = field(default_factory=list)
+    raised: str = ""
+    where: str = ""
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether it needs more than its card had free."""
+        return self.needed > self.free
+
+    @property
+    def lines(self) -> list[str]:
+        """The subject's lines without their levels."""
+        return [message for _, message in self.log]
+
+    @classmethod
+    def from_values(cls, values: dict[str, Any]) -> RankReport:
+        """Read what `dataclasses.asdict` made, after a journey as JSON."""
+        before, after = values["hashes"]
+        log = [(level, message) for level, message in values["log"]]
+        return cls(**{**values, "log": log, "hashes": (before, after)})

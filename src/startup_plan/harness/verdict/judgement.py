@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what the tests said to one judgement for each requirement, and one for the subject."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, final, get_args
+
+from .record import COUNTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from startup_plan.harness.contract.register import Level, Register, Requirement
+
+    from .record import Outcome, Record
+
+Status = Literal["holds", "violated", "known-gap", "not-run"]
+
+ALSO: Final = 2
+"""Further stories of one requirement that are told in brief."""
+
+LEFT_OUT: Final = "left out by --only"
+
+STATUSES: Final[tuple[Status, ...]] = get_args(Status)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SubjectFacts:
+    """What was judged, with the proof: where it was loaded from and what its bytes were."""
+
+    name: str
+    file: str
+    sha256: str
+    version: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SuiteFacts:
+    """Which suite judged, and how hard it tried; `seed` is None for a deterministic profile."""
+
+    version: str
+    profile: str
+    seed: int | None = None
+
+
+@final
+@dataclass(slots=True)
+class Evidence:
+    """Everything that a run brought to light, whole or cut short.
+
+    Attributes:
+        catalogue: every selected test and the requirements that it carries.
+        records: what each finished test had to say, by its node id.
+        running: tests that have begun and not finished.
+        partial: why the run was cut short, or None.
+        seconds: how long the whole run took.
+        probed: capabilities that were tried, whoever asked: name to (present, reason).
+    """
+
+    catalogue: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
+    running: set[str] = field(default_factory=set)
+    partial: str | None = None
+    seconds: float = 0.0
+    probed: dict[str, tuple[bool, str]] = field(default_factory=dict)
+
+    def add(self, record: Record) -> None:
+        """Take in what a finished test had to say."""
+        self.records[record.nodeid] = record
+        self.running.discard(record.nodeid)
+        self.probed.update(record.probed)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The judgement of one requirement.
+
+    `counterexample` is the story of a violation, or the reason for which nothing was judged, and
+    None for a requirement that holds.
+    """
+
+    requirement: Requirement
+    status: Status
+    tests: tuple[str, ...]
+    counterexample: str | None
+    seconds: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The judgement of a subject, ready to be rendered.
+
+    Attributes:
+        results: one for each requirement of the register, in its order.
+        stale: known gaps that hold.
+        lacking: capabilities that were required and are absent: name to reason.
+        outcomes: how many tests passed, failed and were skipped.
+    """
+
+    subject: SubjectFacts
+    suite: SuiteFacts
+    environment: Mapping[str, object]
+    results: tuple[Result, ...]
+    stale: tuple[str, ...]
+    lacking: Mapping[str, str]
+    counters: Mapping[str, int]
+    outcomes: Mapping[Outcome, int]
+    seconds: float
+    partial: str | None = None
+
+    def having(self, status: Status, level: Level | None = None) -> tuple[Result, ...]:
+        """Give the results of one status, of one level when it is named."""
+        return tuple(
+            result
+            for result in self.results
+            if result.status == status and level in (None, result.requirement.level)
+        )
+
+    def count(self, level: Level | None = None) -> dict[Status, int]:
+        """Count the results by status, of one level when it is named."""
+        return {status: len(self.having(status, level)) for status in STATUSES}
+
+    @property
+    def exit_status(self) -> int:
+        """1 when something is violated or required and absent, 2 for a stale gap, otherwise 0."""
+        if self.having("violated") or self.lacking:
+            return 1
+        return 2 if self.stale else 0
+
+    @property
+    def verdict(self) -> str:
+        """The whole judgement in one line."""
+        number = self.count()
+        judged = len(self.results) - number["not-run"]
+        clauses = [self._main_clause(judged)]
+        if gaps := number["known-gap"]:
+            clauses.append(f"{gaps} known gap{_s(gaps)}")
+        if number["not-run"]:
+            clauses.append(f"{number['not-run']} not run")
+        if self.lacking:
+            clauses.append(f"required and absent: {', '.join(self.lacking)}")
+        if self.stale:
+            clauses.append(f"known gaps that hold: {', '.join(self.stale)}")
+        line = "; ".join(clauses)
+        return f"PARTIAL ({self.partial}): {line}" if self.partial else line
+
+    def _main_clause(self, judged: int) -> str:
+        violated = self.having("violated")
+        if not judged:
+            return f"{self.subject.name}: nothing was judged"
+        ran = f"{judged} requirement{_s(judged)} that ran"
+        if not violated:
+            return f"{self.subject.name} breaks none of the {ran}"
+        worst = len(self.having("violated", "unsafe"))
+        unsafe = f", {worst} of them unsafe" if worst else ", none of them unsafe"
+        ids = ", ".join(result.requirement.id for result in violated)
+        return f"{self.subject.name} BREAKS {len(violated)} of the {ran}{unsafe} ({ids})"
+
+
+def build_report(
+    register: Register,
+    evidence: Evidence,
+    *,
+    subject: SubjectFacts,
+    suite: SuiteFacts,
+    environment: Mapping[str, object],
+    gaps: Mapping[str, str] | None = None,
+    only: Collection[str] = (),
+    required: Iterable[str] = (),
+) -> Report:
+    """Judge every requirement of the register by the evidence of a run.
+
+    Args:
+        register: what there is to judge.
+        evidence: what the run brought to light.
+        subject: what was judged.
+        suite: what judged.
+        environment: facts about the machine, for the reader of the report.
+        gaps: accepted violations, id to reason.
+        only: the ids to which the run was limited; empty for all.
+        required: capabilities whose absence fails the run.
+    """
+    gaps = gaps or {}
+    results = tuple(_judge(requirement, evidence, gaps, only) for requirement in register)
+    counters = Counter(dict.fromkeys(COUNTERS, 0))
+    outcomes: Counter[Outcome] = Counter({"passed": 0, "failed": 0, "skipped": 0})
+    for record in evidence.records.values():
+        counters.update(record.counters)
+        outcomes[record.outcome] += 1
+    probed = {
+        name: {"present": present, "reason": reason}
+        for name, (present, reason) in sorted(evidence.probed.items())
+    }
+    return Report(
+        subject=subject,
+        suite=suite,
+        environment={**environment, "capabilities": probed},
+        results=results,
+        stale=tuple(
+            result.requirement.id
+            for result in results
+            if result.status == "holds" and result.requirement.id in gaps
+        ),
+        lacking={
+            name: evidence.probed[name][1]
+            for name in required
+            if name in evidence.probed and not evidence.probed[name][0]
+        },
+        counters=dict(counters),
+        outcomes=dict(outcomes),
+        seconds=evidence.seconds,
+        partial=evidence.partial,
+    )
+
+
+def _judge(
+    requirement: Requirement,
+    evidence: Evidence,
+    gaps: Mapping[str, str],
+    only: Collection[str],
+) -> Result:
+    wanted = requirement.id
+    selected = {nodeid for nodeid, ids in evidence.catalogue.items() if wanted in ids}
+    records = [
+        record
+        for nodeid, record in evidence.records.items()
+        if nodeid in selected or wanted in record.ids or wanted in record.violated
+    ]
+    tests = tuple(sorted(selected | {record.nodeid for record in records}))
+    seconds = round(sum(record.seconds for record in records), 6)
+    status, words = _status(requirement, evidence, tests, records)
+    if wanted in gaps and status == "violated":
+        status, words = "known-gap", f"{words}\nknown gap: {gaps[wanted]}"
+    if only and wanted not in only and status in ("holds", "not-run"):
+        # Some of its tests may have run for the sake of another id; that judges half of it.
+        status, words = "not-run", LEFT_OUT
+    return Result(requirement, status, tests, words, seconds)
+
+
+def _status(
+    requirement: Requirement,
+    evidence: Evidence,
+    tests: tuple[str, ...],
+    records: list[Record],
+) -> tuple[Status, str | None]:
+    wanted = requirement.id
+    if broken := [record for record in records if wanted in record.violated]:
+        return "violated", _told_together(sorted(broken, key=_shortest))
+    if unfinished := len(tests) - len(records):
+        return "not-run", _unfinished(evidence, tests, unfinished)
+    if any(record.outcome == "passed" for record in records):
+        return "holds", None
+    if reasons := {record.story for record in records if record.outcome == "skipped"}:
+        return "not-run", "; ".join(sorted(reasons))
+    if lacking := {record.story for record in records if record.lacks is not None}:
+        return "not-run", "; ".join(sorted(lacking))
+    if records:
+        others = sorted({other for record in records for other in record.violated})
+        return "not-run", f"its test stopped at a violation of {', '.join(others)}"
+    return "not-run", requirement.awaits or "no test of this run judges it"
+
+
+def _told_together(broken: list[Record]) -> str:
+    """The shortest story, and the first lines of the next ones where they tell something else."""
+    first, *others = broken
+    heads = dict.fromkeys(record.story.partition("\n")[0] for record in others if record.told)
+    heads.pop(first.story.partition("\n")[0], None)
+    return "\n".join([first.story, *(f"also: {head}" for head in list(heads)[:ALSO])])
+
+
+def _shortest(record: Record) -> tuple[bool, int, str, str]:
+    return not record.told, len(record.story), record.story, record.nodeid
+
+
+def _unfinished(evidence: Evidence, tests: tuple[str, ...], unfinished: int) -> str:
+    why = evidence.partial or "the run ended early"
+    words = f"{why}: {unfinished} of its {len(tests)} test{_s(len(tests))} had not finished"
+    running = sorted(evidence.running.intersection(tests))
+    return f"{words}; {running[0]} was running" if running else words
+
+
+def _s(number: int) -> str:
+    return "" if number == 1 else "s"

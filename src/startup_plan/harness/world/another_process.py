@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One boot in a real new process.
+
+    python -m startup_plan.harness.world.another_process SUBJECT FOLDER
+
+The process joins the world whose disk lies in FOLDER, boots the default engine, and prints what
+came of it as JSON. What a process makes up at its start, such as the seed of `hash()`, is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import NamedTuple
+
+from startup_plan.harness.contract.violation import Violation
+
+from .engine import Engine
+from .subject import load_subject
+from .world import World
+
+
+class Told(NamedTuple):
+    """What a boot in another process came to. Sizes in bytes.
+
+    Attributes:
+        applied: the value that the subject put into the configuration, or None.
+        suggestion: the value that was handed over for saving, or None.
+        story: the boot as a clause of a story.
+    """
+
+    applied: int | None
+    suggestion: int | None
+    story: str
+
+
+def boot_elsewhere(subject: str, folder: str, hash_seed: str, seconds: float = 60) -> Told:
+    """Boot in a new process.
+
+    Args:
+        subject: the name that `load_subject` takes.
+        folder: where the disk of the world lies.
+        hash_seed: `PYTHONHASHSEED` of the process.
+        seconds: how long it may take.
+
+    Raises:
+        Violation: the process failed, or did not end in time.
+    """
+    command = [sys.executable, "-m", "startup_plan.harness.world.another_process", subject, folder]
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+    try:
+        done = subprocess.run(  # noqa: S603  # this interpreter, with the subject under test
+            command, check=False, capture_output=True, text=True, env=environment, timeout=seconds
+        )
+    except subprocess.TimeoutExpired:
+        raise Violation(None, f"a boot in a new process did not end within {seconds} s") from None
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:]
+        raise Violation(None, f"a boot in a new process failed: {last}")
+    return Told(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def main(arguments: list[str]) -> None:
+    """Boot and tell."""
+    subject, folder = arguments
+    with World(load_subject(subject), folder) as world:
+        result = world.boot(Engine())
+    sys.stdout.write(json.dumps([result.applied, result.suggestion, str(result)]) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much device memory a simulated rank really takes. All figures are bytes.
+
+This is the oracle's half of the world: it knows every input that moves memory and nothing about
+keys. The sizes are made up, and chosen so that each input that moves memory at all moves more than
+the worker's safety buffer: a factor that is missing from a key then ends in an out-of-memory error.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from startup_plan.harness.stubs.state import GIB, MIB
+from startup_plan.harness.stubs.worker import Footprint
+
+if TYPE_CHECKING:
+    from startup_plan.harness.stubs.state import Device, Runtime
+
+    from .engine import Engine
+
+SAFETY_BUFFER: Final = 150 * MIB
+"""What vLLM's worker takes off the value that it saves (`gpu_worker.py`)."""
+
+_STEP: Final = 2 * MIB
+_WEIGHTS: Final = 14 * GIB
+_NON_TORCH: Final = GIB
+_ACTIVATIONS: Final = 12 * GIB
+_LEAST: Final = 512 * MIB
+_GRAPHS: Final = GIB
+
+
+def footprint(engine: Engine, rank: int, device: Device, runtime: Runtime) -> Footprint:
+    """What `rank` of `engine` takes on `device` under `runtime`: a pure function of its inputs."""
+    moved = sum(engine.moved.values())
+    persistent = _NON_TORCH + _versions(runtime) + _spread(device.name, device.capability)
+    # Uneven layers and experts: ranks and replicas of one engine do not take the same.
+    uneven = rank * 256 * MIB + engine.replica * 384 * MIB
+    share = _WEIGHTS // engine.world_size
+    return Footprint(
+        weights=share + uneven + engine.heavier_weights,
+        persistent=persistent + (engine.world_size - 1) * 320 * MIB,
+        activations=max(_LEAST, _ACTIVATIONS + moved),
+        graphs=_GRAPHS,
+    )
+
+
+_known_versions: dict[tuple[str | None, ...], int] = {}
+
+
+def _versions(runtime: Runtime) -> int:
+    versions = runtime.versions()
+    found = _known_versions.get(versions)
+    if found is None:
+        found = _known_versions[versions] = _spread(*versions)
+    return found
+
+
+def _spread(*inputs: object) -> int:
+    """A size between 0 and 2 GiB that differs by at least 256 MiB for most different inputs."""
+    return zlib.crc32(repr(inputs).encode()) % 8 * (256 * MIB) // _STEP * _STEP

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated fleet: devices with physical memory, co-tenants, a disk, engines that boot.
+
+A boot runs the steps of vLLM's worker in their order: read the free memory, load the weights, ask
+the subject for a plan, otherwise measure, allocate, capture graphs, hand the result over for
+saving. What a rank really takes comes from `physics`, so that a boot that hands out too much ends
+in an out-of-memory error here, whatever the subject believed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
+
+from startup_plan.harness.stubs import configs as stub_configs
+from startup_plan.harness.stubs import modules as stub_modules
+from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
+from startup_plan.harness.stubs.worker import (
+    Footprint,
+    MemorySnapshot,
+    ModelRunner,
+    SimulatedWorker,
+    StubDevice,
+)
+
+from . import physics
+from .outcome import BootResult
+from .subject import MissingFunctionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from types import ModuleType, TracebackType
+
+    from .engine import Engine
+    from .subject import Subject
+
+FLAG: Final = "VLLM_ENABLE_STARTUP_PLAN"
+ROOT: Final = "VLLM_CACHE_ROOT"
+
+_HIDDEN: Final = (
+    "VLLM_", "NCCL_", "PYTORCH_", "TORCH", "CUDA_", "CUBLAS_", "HIP_", "ROCR_", "NVSHMEM_",
+    "TRITON_", "FLASHINFER_", "LD_LIBRARY_PATH", "S3_", "MOONCAKE_", "LOCAL_RANK", "MAX_JOBS",
+)  # fmt: skip
+
+
+class KilledError(BaseException):
+    """The simulated process died here; nothing that it does afterwards reaches the disk."""
+
+
+@final
+class World:
+    """One host with one disk, on which engines boot with a subject.
+
+    Args:
+        subject: the implementation under test.
+        root: an empty folder of the real disk; the cache root lies inside.
+        devices: the accelerators; two equal ones unless told otherwise.
+
+    Attributes:
+        devices: the accelerators.
+        runtime: installed versions.
+        cache_root: `VLLM_CACHE_ROOT` of all engines.
+        story: what has happened, one clause each.
+        boots: number of ranks that have booted.
+        watches_hash: whether boots note the config hash before and after the look-up (BOOT-05).
+        legal: inputs of a boot -> the values in bytes that a later boot under the same inputs may
+            apply: the one saved last, and after a save that a fault hit, the one before as well.
+    """
+
+    booted: ClassVar[int] = 0
+    """Ranks that have booted in this process, in any world."""
+
+    def __init__(
+        self, subject: Subject, root: Path | str, devices: Sequence[Device] | None = None
+    ) -> None:
+        """A world in which nothing has happened; enter it before anything boots."""
+        self.subject = subject
+        self.devices = list(devices) if devices is not None else [Device(), Device()]
+        self.runtime = Runtime()
+        self.simulation = Simulation(self.devices, self.runtime)
+        self.cache_root = os.path.join(root, "cache")
+        self.story: list[str] = []
+        self.boots = 0
+        self.watches_hash = True
+        self.legal: dict[tuple[object, ...], frozenset[int]] = {}
+        self._exit = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        """Install the stubs and hide what this machine has set that could matter."""
+        self._exit.enter_context(self.subject.out_of_the_way())
+        self._exit.enter_context(stub_modules.installed())
+        self._exit.callback(setattr, stub_configs, "version_of", stub_configs.version_of)
+        stub_configs.version_of = lambda: self.runtime.vllm
+        self._exit.enter_context(_quiet_environment())
+        self._exit.enter_context(_captured_logging(self.simulation))
+        activate(self.simulation)
+        self._exit.callback(activate, None)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Put everything back as it was."""
+        self._exit.close()
+
+    def again(self, root: Path | str) -> None:
+        """Start over on another empty folder: same stubs, nothing has happened.
+
+        Entering a world costs more than a boot; a state machine enters one for all its examples.
+        """
+        self.devices = [Device(), Device()]
+        self.runtime = Runtime()
+        self.simulation.devices, self.simulation.runtime = self.devices, self.runtime
+        self.simulation.broken.clear()
+        self.cache_root = os.path.join(root, "cache")
+        self.story.clear()
+        self.legal.clear()
+
+    @property
+    def plan_folder(self) -> str:
+        """Where plans are stored (KEY-15)."""
+        return os.path.join(self.cache_root, "startup_plan")
+
+    def files(self) -> list[str]:
+        """Names of everything in the plan folder, sorted."""
+        try:
+            return sorted(os.listdir(self.plan_folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def plans(self) -> list[str]:
+        """Paths of the plan files, sorted."""
+        return [
+            os.path.join(self.plan_folder, name)
+            for name in self.files()
+            if name.startswith("startup_plan_") and name.endswith(".json")
+        ]
+
+    def tell(self, clause: str) -> None:
+        """Add a clause to the story."""
+        self.story.append(clause)
+
+    def inputs(self, engine: Engine, rank: int) -> tuple[object, ...]:
+        """Everything that must tell two plans apart; equal inputs are the same boot again."""
+        device = self.devices[engine.placement[rank]]
+        return (
+            engine.hash_override,
+            repr(sorted(engine.truth.items())),
+            engine.utilization,
+            (device.name, device.total, device.capability),
+            self.runtime.versions(),
+            (rank, engine.world_size, engine.replica),
+        )
+
+    def worker(
+        self, engine: Engine, rank: int = 0, calls: list[str] | None = None
+    ) -> SimulatedWorker:
+        """A worker of a new process of `engine` that has loaded its weights on its device.
+
+        Args:
+            engine: what boots.
+            rank: which rank.
+            calls: list to which its model runner appends the passes that are asked of it.
+        """
+        index = engine.placement[rank]
+        device = self.devices[index]
+        worker = SimulatedWorker(
+            engine.new_config(),
+            rank=rank,
+            local_rank=index,
+            device=StubDevice(self.runtime.backend, index),
+            snapshot=_snapshot(device, self.runtime, index),
+            requested_memory=math.ceil(device.total * engine.utilization),
+            model_runner=ModelRunner(
+                physics.footprint(engine, rank, device, self.runtime),
+                [] if calls is None else calls,
+            ),
+        )
+        if not engine.shows_weights:
+            del worker.model_runner.model_memory_usage
+        return worker
+
+    def boot_all(self, engine: Engine) -> list[BootResult]:
+        """Boot every rank of `engine`, one after the other."""
+        return [self.boot(engine, rank) for rank in range(engine.world_size)]
+
+    def boot(
+        self,
+        engine: Engine,
+        rank: int = 0,
+        *,
+        during_load: contextlib.AbstractContextManager[Any] | None = None,
+        during_save: contextlib.AbstractContextManager[Any] | None = None,
+        suggestion: object = None,
+        schema: int | None = None,
+    ) -> BootResult:
+        """Boot one rank of `engine` in a new process.
+
+        Args:
+            engine: what boots.
+            rank: which rank.
+            during_load: entered around the subject's look-up, for faults.
+            during_save: entered around the subject's save, for faults.
+            suggestion: handed over for saving instead of what was measured.
+            schema: another plan schema version for this process.
+
+        Returns:
+            What came of it; an exception of the subject is in the result, never raised here.
+        """
+        self.boots += 1
+        World.booted += 1
+        device = self.devices[engine.placement[rank]]
+        # The name under which a caller's process would know its own device.
+        device_index = engine.placement[rank]
+        footprint = physics.footprint(engine, rank, device, self.runtime)
+        budget = math.ceil(device.total * engine.utilization)
+        free = device.free
+        result = BootResult(engine.name, engine.utilization, free, budget)
+        result.explicit = engine.explicit
+        result.measurable = budget - footprint.total
+        if free < budget:
+            result.refused = "less memory is free than the utilization asks for"
+            self.tell(str(result))
+            return result
+        inputs = self.inputs(engine, rank)
+        result.legal = self.legal.get(inputs, frozenset())
+        simulation = self.simulation
+        simulation.current_device = device_index
+        simulation.log, simulation.queries = result.log, result.queries
+        with self._environment_of(engine):
+            module = self.subject.fresh()
+            if schema is not None:
+                self.subject.set_schema(module, schema)
+            worker = result.worker = self.worker(engine, rank, result.calls)
+            try:
+                self._live(result, engine, module, worker, footprint, during_load, during_save,
+                           suggestion)  # fmt: skip
+            except KilledError:
+                result.killed = True
+        measured = result.suggestion is not None
+        handed = suggestion if measured and suggestion is not None else result.suggestion
+        if type(handed) is int and 0 < handed <= min(free, budget) and engine.enabled:
+            old = result.legal if during_save is not None or result.raised else frozenset()
+            self.legal[inputs] = old | {handed}
+        self.tell(str(result))
+        return result
+
+    def _live(
+        self,
+        result: BootResult,
+        engine: Engine,
+        module: ModuleType,
+        worker: SimulatedWorker,
+        footprint: Footprint,
+        during_load: contextlib.AbstractContextManager[Any] | None,
+        during_save: contextlib.AbstractContextManager[Any] | None,
+        suggestion: object,
+    ) -> None:
+        """The steps of `gpu_worker.Worker`, from the measurement to the save."""
+        cache, runner = worker.cache_config, worker.model_runner
+        config = worker.vllm_config
+        before = config.compute_hash() if self.watches_hash else ""
+        try:
+            with during_load or contextlib.nullcontext():
+                module.maybe_apply_startup_plan(worker)
+        except MissingFunctionError:
+            raise
+        except Exception as error:
+            result.raised, result.where = error, "apply"
+            return
+        if self.watches_hash:
+            result.config_hash = (before, config.compute_hash())
+        given = cache.kv_cache_memory_bytes
+        if given is not None and engine.explicit is None:
+            result.applied = given
+        if given:
+            runner.profile_run()
+            result.kv = given
+        else:
+            consumed = footprint.weights + footprint.persistent + runner.profile_run()
+            estimate = runner.profile_cudagraph_memory()
+            result.kv = result.budget - consumed - estimate
+        for path, value in engine.rewrites:
+            stub_configs.set_setting(config, path, value)
+        if type(result.kv) is not int or result.kv <= 0:
+            # vLLM gives up here: there is no room for a single block of KV cache.
+            result.kv = result.kv if type(result.kv) is int else 0
+            return
+        result.needed = footprint.total + result.kv
+        if result.out_of_memory:
+            return
+        graphs = runner.capture_model()
+        if cache.kv_cache_memory_bytes is not None:
+            return
+        # As the released worker: graphs are counted as estimate and as taken (BOOT-08).
+        result.suggestion = result.kv - graphs - physics.SAFETY_BUFFER
+        handed = result.suggestion if suggestion is None else suggestion
+        try:
+            with during_save or contextlib.nullcontext():
+                module.maybe_save_startup_plan(worker, handed)
+        except MissingFunctionError:
+            raise
+        except Exception as error:
+            result.raised, result.where = error, "save"
+
+    @contextlib.contextmanager
+    def _environment_of(self, engine: Engine) -> Iterator[None]:
+        environ = {ROOT: self.cache_root, **engine.environ}
+        if engine.enabled is not None:
+            environ.setdefault(FLAG, "1" if engine.enabled else "0")
+        os.environ.update(environ)
+        try:
+            yield
+        finally:
+            for name in environ:
+                os.environ.pop(name, None)
+
+
+def _snapshot(device: Device, runtime: Runtime, index: int) -> MemorySnapshot:
+    free, total = device.free, device.total
+    return MemorySnapshot(
+        free_memory=free,
+        total_memory=total,
+        cuda_memory=total - free,
+        non_torch_memory=total - free,
+        device=StubDevice(runtime.backend, index),
+        auto_measure=False,
+    )
+
+
+@contextlib.contextmanager
+def _quiet_environment() -> Iterator[None]:
+    hidden = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(_HIDDEN)}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
+
+
+class _Lines(logging.Handler):
+    """Lines that a subject logs through the standard library instead of vLLM's logger."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__()
+        self._simulation = simulation
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._simulation.log.append((record.levelname.lower(), record.getMessage()))
+
+
+@contextlib.contextmanager
+def _captured_logging(simulation: Simulation) -> Iterator[None]:
+    root, handler = logging.getLogger(), _Lines(simulation)
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.removeHandler(handler)

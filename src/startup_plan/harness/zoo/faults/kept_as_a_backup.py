@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A seeded fault: the old plan is renamed away before the new one takes its place."""
+
+from __future__ import annotations
+
+from startup_plan.harness.zoo.catalogue import seed
+
+seed(
+    globals(),
+    (
+        "        os.replace(temporary, path)\n",
+        (
+            "        with contextlib.suppress(FileNotFoundError):\n"
+            "            os.rename(path, f'{path}.old')\n"
+            "        os.replace(temporary, path)\n"
+            "        with contextlib.suppress(FileNotFoundError):\n"
+            "            os.unlink(f'{path}.old')\n"
+        ),
+    ),
+)

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A seeded fault: a plan is refused where much more memory is free than it was measured with."""
+
+from __future__ import annotations
+
+from startup_plan.harness.zoo.catalogue import seed
+
+seed(
+    globals(),
+    (
+        "if free < baseline:",
+        "if free < baseline or free > baseline + (8 << 30):",
+    ),
+)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Saves that are killed before each of their operations, and what becomes of the remains."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.operations.save_trial import NEIGHBOUR, NEW, OLD, SaveTrial
+from startup_plan.harness.world.outcome import gib
+
+if TYPE_CHECKING:
+    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.world import World
+
+SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
+
+OVER_AN_HOUR: Final = 3660
+"""Seconds; a margin for clocks of files that are coarser than the clock of the process."""
+
+
+@SETTINGS
+@pytest.mark.requirement("SAVE-03")
+def test_what_a_killed_save_leaves_is_never_read_as_a_plan(
+    world: World, tally: Tally, over_old: bool
+) -> None:
+    """The next boot applies what lies at the plan's own path, whatever lies beside it."""
+    trial, kills = SaveTrial(world, over_old=over_old), 0
+    for attempt in trial.killed():
+        kills += 1
+        unchanged, left = trial.is_unchanged, len(trial.leftovers())
+        booted = trial.next_boot()
+        legal = (OLD if over_old else None,) if unchanged else (NEW, None)
+        if booted.raised is not None or booted.applied not in legal:
+            came = (
+                f"raised {trial.brief(booted.raised)}"
+                if booted.raised
+                else f"applied {booted.applied}"
+            )
+            raise Violation(
+                "SAVE-03",
+                f"{trial.setting}, the save of {gib(NEW)} was {attempt.label}; the plan file is "
+                f"{'as it was' if unchanged else 'changed'}, {left} other file lies there; "
+                f"the next boot {came}",
+            )
+    tally(kills=kills, boots=world.boots)
+
+    assert kills >= 1
+
+
+@SETTINGS
+@pytest.mark.requirement("SAVE-03")
+def test_what_a_killed_save_leaves_is_removed_once_it_is_an_hour_old(
+    world: World, tally: Tally, over_old: bool
+) -> None:
+    """A save that goes well removes what a killed save left behind more than an hour ago."""
+    trial, kills, offenders = SaveTrial(world, over_old=over_old), 0, []
+    for attempt in trial.killed():
+        kills += 1
+        remains = trial.leftovers()
+        for path in remains:
+            _make_old(path)
+        # With still less memory free, whatever plan lies there is refused, and the boot saves.
+        later = trial.save(again=False, neighbour=2 * NEIGHBOUR)
+        if later.applied is None and any(os.path.lexists(path) for path in remains):
+            offenders.append((attempt.label, str(later)))
+    tally(kills=kills, boots=world.boots)
+
+    if offenders:
+        label, later_story = offenders[0]
+        raise Violation(
+            "SAVE-03",
+            f"{trial.setting}, a save was {label}; over an hour later: {later_story}, "
+            f"and the remains of the killed save still lie there "
+            f"({len(offenders)} of {kills} kills)",
+        )
+    assert kills >= 1
+
+
+def _make_old(path: str) -> None:
+    """Date a file, or a link itself, over an hour back."""
+    then = time.time() - OVER_AN_HOUR
+    os.utime(path, (then, then), follow_symlinks=False)

@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing that a subject keeps in its modules reaches the next simulated process."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from startup_plan.harness.stubs import modules as stub_modules
+from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
+from startup_plan.harness.world.subject import load_subject
+from startup_plan.harness.zoo import catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_FUNCTIONS: Final = """
+def compute_plan_fingerprint(vllm_config, rank, world_size):
+    return "0" * 16
+
+def maybe_apply_startup_plan(worker):
+    pass
+
+def maybe_save_startup_plan(worker, kv_cache_memory_bytes):
+    pass
+"""
+
+# Each keeps a count somewhere; `seen()` gives how often it was called before in this process.
+_STATES: Final = {
+    "global-bound-again": """
+        count = 0
+        def seen():
+            global count
+            count += 1
+            return count - 1
+        """,
+    "global-that-was-not-there": """
+        def seen():
+            globals()["count"] = globals().get("count", 0) + 1
+            return globals()["count"] - 1
+        """,
+    "global-deleted": """
+        first, second = 1, 2
+        def seen():
+            if "first" in globals():
+                del globals()["first"]
+                return 0
+            return 1
+        """,
+    "dict": """
+        kept = {}
+        def seen():
+            kept[len(kept)] = True
+            return len(kept) - 1
+        """,
+    "list": """
+        kept = []
+        def seen():
+            kept.append(1)
+            return len(kept) - 1
+        """,
+    "set": """
+        kept = set()
+        def seen():
+            kept.add(len(kept))
+            return len(kept) - 1
+        """,
+    "list-in-a-tuple": """
+        kept = ("name", ([],))
+        def seen():
+            kept[1][0].append(1)
+            return len(kept[1][0]) - 1
+        """,
+    "list-in-a-dict": """
+        kept = {"calls": []}
+        def seen():
+            kept["calls"].append(1)
+            return len(kept["calls"]) - 1
+        """,
+    "order-of-a-dict": """
+        kept = {"old": 1, "new": 2}
+        def seen():
+            moved = next(iter(kept)) != "old"
+            kept["old"] = kept.pop("old")
+            return int(moved)
+        """,
+    "type-in-a-dict": """
+        kept = {"looked": 0}
+        def seen():
+            looked, kept["looked"] = kept["looked"], False
+            return int(looked is False)
+        """,
+    "lru-cache": """
+        import functools
+        @functools.lru_cache
+        def calls():
+            return []
+        def seen():
+            calls().append(1)
+            return len(calls()) - 1
+        """,
+    "cache-of-a-method": """
+        import functools
+        class Plan:
+            @functools.cache
+            def calls(self):
+                return []
+            @staticmethod
+            @functools.cache
+            def calls_of_all():
+                return []
+        def seen():
+            Plan.calls_of_all().append(1)
+            return len(Plan.calls_of_all()) - 1
+        """,
+    "function-attribute": """
+        def seen():
+            seen.count = getattr(seen, "count", 0) + 1
+            return seen.count - 1
+        """,
+    "function-attribute-set-at-import": """
+        def seen():
+            seen.count += 1
+            return seen.count - 1
+        seen.count = 0
+        """,
+    "attribute-of-a-method": """
+        class Plan:
+            def find(self):
+                return None
+        def seen():
+            Plan.find.count = getattr(Plan.find, "count", 0) + 1
+            return Plan.find.count - 1
+        """,
+    "mutable-default": """
+        def seen(kept=[]):
+            kept.append(1)
+            return len(kept) - 1
+        """,
+    "mutable-keyword-default": """
+        def seen(*, kept={}):
+            kept[len(kept)] = True
+            return len(kept) - 1
+        """,
+    "mutable-default-of-a-static-method": """
+        class Plan:
+            @staticmethod
+            def calls(kept=[]):
+                kept.append(1)
+                return len(kept) - 1
+        def seen():
+            return Plan.calls()
+        """,
+    "mutable-default-of-a-property": """
+        def calls(self, kept=[]):
+            kept.append(1)
+            return len(kept) - 1
+        class Plan:
+            calls = property(calls)
+        del calls
+        def seen():
+            return Plan().calls
+        """,
+    "class-attribute": """
+        class Plan:
+            count = 0
+        def seen():
+            Plan.count += 1
+            return Plan.count - 1
+        """,
+    "list-in-a-class": """
+        class Plan:
+            class Inner:
+                kept = []
+        def seen():
+            Plan.Inner.kept.append(1)
+            return len(Plan.Inner.kept) - 1
+        """,
+    "attribute-of-a-base-class": """
+        def base():
+            class Base:
+                count = 0
+            return Base
+        class Plan(base()):
+            pass
+        def seen():
+            base = Plan.__mro__[1]
+            base.count += 1
+            return base.count - 1
+        """,
+    "attribute-of-a-metaclass": """
+        def made_by():
+            class Meta(type):
+                count = 0
+            return Meta
+        class Plan(metaclass=made_by()):
+            pass
+        def seen():
+            type(Plan).count += 1
+            return type(Plan).count - 1
+        """,
+    "class-in-a-list": """
+        class Plan:
+            count = 0
+        kept = [Plan]
+        del Plan
+        def seen():
+            kept[0].count += 1
+            return kept[0].count - 1
+        """,
+    "closure": """
+        def made():
+            count = 0
+            def seen():
+                nonlocal count
+                count += 1
+                return count - 1
+            return seen
+        seen = made()
+        """,
+    "decorated-function": """
+        import functools
+        def counted(function):
+            calls = []
+            @functools.wraps(function)
+            def call():
+                calls.append(1)
+                return len(calls) - 1
+            return call
+        @counted
+        def seen():
+            pass
+        """,
+    "instance": """
+        class Plan:
+            def __init__(self):
+                self.count = 0
+        plan = Plan()
+        def seen():
+            plan.count += 1
+            return plan.count - 1
+        """,
+    "instance-of-a-data-class": """
+        import dataclasses
+        @dataclasses.dataclass
+        class Plan:
+            count: int = 0
+        plan = Plan()
+        def seen():
+            plan.count += 1
+            return plan.count - 1
+        """,
+    "member-of-an-enum": """
+        import enum
+        class State(enum.Enum):
+            NEW = 1
+        def seen():
+            State.NEW.count = getattr(State.NEW, "count", 0) + 1
+            return State.NEW.count - 1
+        """,
+    "bound-method": """
+        class Plan:
+            def __init__(self):
+                self.count = 0
+            def seen(self):
+                self.count += 1
+                return self.count - 1
+        seen = Plan().seen
+        """,
+    "partial": """
+        import functools
+        def calls(kept):
+            kept.append(1)
+            return len(kept) - 1
+        seen = functools.partial(calls, [])
+        """,
+    "counter-of-collections": """
+        import collections
+        kept = collections.Counter()
+        def seen():
+            kept["calls"] += 1
+            return kept["calls"] - 1
+        """,
+    "deque": """
+        import collections
+        kept = collections.deque()
+        def seen():
+            kept.append(1)
+            return len(kept) - 1
+        """,
+    "byte-array": """
+        kept = bytearray()
+        def seen():
+            kept.append(1)
+            return len(kept) - 1
+        """,
+    "iterator": """
+        import itertools
+        numbers = itertools.count()
+        def seen():
+            return next(numbers)
+        """,
+    "generator": """
+        def count():
+            number = 0
+            while True:
+                yield number
+                number += 1
+        numbers = count()
+        def seen():
+            return next(numbers)
+        """,
+    "thread-local": """
+        import threading
+        kept = threading.local()
+        def seen():
+            kept.count = getattr(kept, "count", 0) + 1
+            return kept.count - 1
+        """,
+    "context-variable": """
+        import contextvars
+        kept = contextvars.ContextVar("kept", default=0)
+        def seen():
+            count = kept.get()
+            kept.set(count + 1)
+            return count
+        """,
+    "name-space": """
+        import types
+        kept = types.SimpleNamespace(count=0)
+        def seen():
+            kept.count += 1
+            return kept.count - 1
+        """,
+    "simulated-object": """
+        from vllm.utils.mem_utils import MemorySnapshot
+        kept = MemorySnapshot(auto_measure=False)
+        def seen():
+            kept.free_memory += 1
+            return kept.free_memory - 1
+        """,
+}
+
+_STATELESS: Final = """
+import functools, re
+from typing import Final
+import torch
+from vllm.logger import init_logger
+from vllm.platforms import current_platform
+
+logger = init_logger(__name__)
+PATTERN: Final = re.compile("plan")
+TABLE: Final = {"a": ["b"], "c": {1, 2}}
+NAMES: Final = ("a", frozenset("b"))
+
+class Plan:
+    __slots__ = ("size",)
+    kind = "plan"
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+    @property
+    def double(self) -> int:
+        return 2 * self.size
+    @classmethod
+    def make(cls) -> "Plan":
+        return cls()
+
+@functools.cache
+def known() -> str:
+    return "known"
+"""
+
+
+@contextmanager
+def simulated_process() -> Iterator[None]:
+    """Stubs installed, and something for them to answer from."""
+    activate(Simulation([Device()], Runtime()))
+    try:
+        with stub_modules.installed():
+            yield
+    finally:
+        activate(None)
+
+
+def write(folder: Path, source: str) -> str:
+    """Write a subject; give its path."""
+    file = folder / "plan.py"
+    lines = source.splitlines()
+    margin = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
+    file.write_text("\n".join(line[margin:] for line in lines) + _FUNCTIONS)
+    return str(file)
+
+
+@pytest.mark.parametrize("state", [pytest.param(text, id=name) for name, text in _STATES.items()])
+def test_state_ends_with_the_process(tmp_path: Path, state: str) -> None:
+    """What a subject counts, wherever it keeps the count, begins at nothing in each process."""
+    subject = load_subject(write(tmp_path, state))
+    counts = []
+    with subject.out_of_the_way(), simulated_process():
+        for _ in range(3):
+            module = subject.fresh()
+            counts.append([module.seen(), module.seen()])
+
+    assert counts == [[0, 1]] * 3
+
+
+def test_state_in_another_module_of_the_package_ends_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A count in a module that the subject imports from its own package is forgotten as well."""
+    package = tmp_path / "fresh_package"
+    package.mkdir()
+    (package / "memory.py").write_text("kept = []\n")
+    (package / "__init__.py").write_text(
+        "from . import memory\n"
+        "def seen():\n"
+        "    from .memory import kept\n"
+        "    kept.append(1)\n"
+        "    return len(memory.kept) - 1\n" + _FUNCTIONS
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    subject = load_subject("fresh_package")
+    counts = []
+    with subject.out_of_the_way(), simulated_process():
+        for _ in range(3):
+            module = subject.fresh()
+            counts.append([module.seen(), module.seen()])
+
+    assert counts == [[0, 1]] * 3
+
+
+def test_another_schema_ends_with_the_process(tmp_path: Path) -> None:
+    """The schema version that a test gave one process is not that of the next."""
+    subject = load_subject(write(tmp_path, "PLAN_SCHEMA_VERSION = 1\n"))
+    schemas = []
+    with subject.out_of_the_way(), simulated_process():
+        for _ in range(2):
+            module = subject.fresh()
+            schemas.append(module.PLAN_SCHEMA_VERSION)
+            subject.set_schema(module, 7)
+            schemas.append(module.PLAN_SCHEMA_VERSION)
+
+    assert schemas == [1, 7, 1, 7]
+
+
+def test_what_holds_no_state_is_not_executed_again(tmp_path: Path) -> None:
+    """Modules of constants, functions and classes are used again, which is what makes boots quick.
+
+    Without this every simulated boot would execute the subject, and the tests of this file would
+    say nothing about how a change is found.
+    """
+    subject = load_subject(write(tmp_path, _STATELESS))
+    with subject.out_of_the_way(), simulated_process():
+        modules = []
+        for _ in range(3):
+            modules.append(subject.fresh())
+            modules[-1].known()
+
+    assert modules == [modules[0]] * 3
+
+
+@pytest.mark.parametrize("name", ["reference", "rewrite"])
+def test_both_correct_plans_are_not_executed_again(name: str) -> None:
+    """The reference and the rewrite, with which most boots are simulated, hold no state."""
+    files = {entry.slug: str(entry.file) for entry in catalogue.load_catalogue()}
+    subject = load_subject(files.get(name, name))
+    with subject.out_of_the_way(), simulated_process():
+        modules = [subject.fresh() for _ in range(3)]
+
+    assert modules == [modules[0]] * 3

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from startup_plan.harness.world.engine import Engine
-from startup_plan.harness.world.subject import load_subject
+from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
 from startup_plan.support.scratch import fastest_folder
 

@@ -12,7 +12,7 @@ import pytest
 from startup_plan.harness.real_vllm.host import Booter, RealHost
 from startup_plan.harness.stubs import modules as stub_modules
 from startup_plan.harness.world.engine import Engine
-from startup_plan.harness.world.subject import load_subject
+from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
 
 pytestmark = pytest.mark.vllm

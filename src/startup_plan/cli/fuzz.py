@@ -33,7 +33,7 @@ def fuzz(subject: str, runs: int, seconds: int, corpus: Path | None) -> int:
             "atheris is not installed; install the extra: pip install 'startup-plan[fuzz]'"
         )
     # The harness takes its time, which a complaint about an option should not wait for.
-    from startup_plan.harness.world.subject import SubjectError, load_subject  # noqa: PLC0415
+    from startup_plan.harness.world.loading import SubjectError, load_subject  # noqa: PLC0415
 
     try:
         load_subject(subject)

@@ -14,8 +14,8 @@ from startup_plan.cli import main as cli
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.damage.fuzz import target
 from startup_plan.harness.damage.sweep import Bench
+from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.reader import plain_engine, save_plan
-from startup_plan.harness.world.subject import load_subject
 from startup_plan.harness.world.world import World
 from startup_plan.harness.zoo import catalogue
 

@@ -14,7 +14,7 @@ from startup_plan.harness.kernel.strace import Fault, run_traced
 from startup_plan.harness.kernel.trace import Call, KernelError, read_window
 from startup_plan.harness.kernel.trial import KernelSave
 from startup_plan.harness.operations.save_trial import SaveTrial
-from startup_plan.harness.world.subject import load_subject
+from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
 from startup_plan.harness.zoo import catalogue
 

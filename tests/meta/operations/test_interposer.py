@@ -22,7 +22,7 @@ import pytest
 
 from startup_plan.harness.operations.faults import recording
 from startup_plan.harness.operations.interposer import UnknownOperationError, patched
-from startup_plan.harness.world.subject import load_subject
+from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
 
 if TYPE_CHECKING:

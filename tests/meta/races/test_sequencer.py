@@ -18,7 +18,7 @@ from startup_plan.harness.races import sequencer
 from startup_plan.harness.races.children import Jostled, play_forked, run_together
 from startup_plan.harness.races.sequencer import Leg, Stage, StuckError, nested
 from startup_plan.harness.races.two_savers import ONE_PID, TwoSavers
-from startup_plan.harness.world.subject import load_subject
+from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
 from startup_plan.harness.zoo.catalogue import load_catalogue
 

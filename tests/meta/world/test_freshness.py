@@ -10,7 +10,7 @@ import pytest
 
 from startup_plan.harness.stubs import modules as stub_modules
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
-from startup_plan.harness.world.subject import load_subject
+from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.zoo import catalogue
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ import pytest
 
 import startup_plan
 from startup_plan.harness.world.engine import Engine
-from startup_plan.harness.world.subject import MissingFunctionError, SubjectError, load_subject
+from startup_plan.harness.world.loading import SubjectError, load_subject
+from startup_plan.harness.world.subject import MissingFunctionError
 from startup_plan.harness.world.world import World
 from startup_plan.harness.zoo import catalogue
 

@@ -17,7 +17,7 @@ import pytest
 
 from startup_plan.harness.contract.register import load_register
 from startup_plan.harness.gate.run import GateRequest, find_suite, run_gate
-from startup_plan.harness.world.subject import load_subject
+from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.zoo import catalogue
 from startup_plan.harness.zoo.run import run_zoo
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from startup_plan.harness.stubs import modules as stub_modules
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
-from startup_plan.harness.world.subject import load_subject
+from startup_plan.harness.world.loading import load_subject
 from startup_plan.support.channel import Channel, die_with_parent
 
 from .cuda import CudaMemory

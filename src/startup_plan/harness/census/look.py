@@ -19,10 +19,12 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from startup_plan.harness.world.subject import Subject, SubjectError, load_subject
+from startup_plan.harness.world.loading import SubjectError, load_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from startup_plan.harness.world.subject import Subject
 
     from .boots import Boots
     from .configs import Base, Place

@@ -16,8 +16,8 @@ import tempfile
 from typing import TYPE_CHECKING, Any, Final
 
 from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.reader import plain_engine, save_plan
-from startup_plan.harness.world.subject import load_subject
 from startup_plan.harness.world.world import World
 from startup_plan.support.scratch import fastest_folder
 

@@ -7,7 +7,7 @@ import os
 import tempfile
 
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.world.subject import SubjectError, load_subject
+from startup_plan.harness.world.loading import SubjectError, load_subject
 from startup_plan.harness.world.world import World
 from startup_plan.support.scratch import fastest_folder
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import pytest
 
-from startup_plan.harness.world.subject import Subject, load_subject
+from startup_plan.harness.world.loading import load_subject
+from startup_plan.harness.world.subject import Subject
 from startup_plan.harness.world.world import World
 from startup_plan.support.scratch import remove_scratch
 

@@ -30,7 +30,7 @@ from startup_plan.harness.gate.events import EventReader, EventWriter
 from startup_plan.harness.gate.run import NOT_LOADED, suite_version
 from startup_plan.harness.verdict.judgement import SubjectFacts, SuiteFacts
 from startup_plan.harness.verdict.record import clean
-from startup_plan.harness.world.subject import SubjectError, load_subject
+from startup_plan.harness.world.loading import SubjectError, load_subject
 from startup_plan.support.scratch import fastest_folder, make_scratch, remove_scratch
 
 from .card_figures import CardReport

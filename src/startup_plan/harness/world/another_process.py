@@ -18,7 +18,7 @@ from typing import NamedTuple
 from startup_plan.harness.contract.violation import Violation
 
 from .engine import Engine
-from .subject import load_subject
+from .loading import load_subject
 from .world import World
 
 

@@ -35,7 +35,7 @@ class MissingFunctionError(AssertionError):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Unit:
     """One module of a subject: its name, its compiled source, and where it came from."""
 

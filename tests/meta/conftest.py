@@ -15,6 +15,7 @@ from startup_plan.harness.verdict.judgement import (
     Report,
     SubjectFacts,
     SuiteFacts,
+    Terms,
     build_report,
 )
 
@@ -65,13 +66,20 @@ def mini_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MiniSuite:
     return write
 
 
+def _terms(register: Register, options: dict[str, Any]) -> Terms:
+    """The terms among `options`, which lose them."""
+    named = {name: options.pop(name) for name in ("only", "gaps", "required") if name in options}
+    return Terms(register, **named)
+
+
 @pytest.fixture
 def gate_request(mini_suite: MiniSuite) -> Any:
     """Makes requests to judge the reference by a suite of one file."""
 
     def make(source: str, **options: Any) -> GateRequest:
         suite = mini_suite(source)
-        return GateRequest("reference", load_register(), suite, **options)
+        terms = _terms(load_register(), options)
+        return GateRequest("reference", terms, suite, **options)
 
     return make
 
@@ -96,12 +104,11 @@ def judge() -> Judge:
             evidence.catalogue.setdefault(record.nodeid, record.ids)
             evidence.add(record)
         return build_report(
-            SMALL_REGISTER,
+            _terms(SMALL_REGISTER, options),
             evidence,
             subject=SubjectFacts("some/plan.py", "/some/plan.py", "ab" * 32, "1.2"),
             suite=SuiteFacts("0.1.0", "ci"),
             environment={"python": "3.11"},
-            **options,
         )
 
     return build

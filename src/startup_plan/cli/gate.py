@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final, final
 
 import click
 
-from startup_plan.harness.contract import capabilities
+from startup_plan.harness.contract import capabilities, choices
 from startup_plan.harness.contract.known_gaps import KnownGapsError, describe_stale, load_known_gaps
-from startup_plan.harness.contract.register import Register, RegisterError, load_register
-from startup_plan.harness.gate.run import GateError, GateRequest, find_suite, run_gate
+from startup_plan.harness.contract.register import RegisterError, load_register
+from startup_plan.harness.gate.run import INTERNAL, NOT_LOADED, GateError, GateRequest, run_gate
+from startup_plan.harness.gate.suite import NoSuiteError, find_suite
+from startup_plan.harness.verdict.judgement import Terms
 from startup_plan.support.atomic_files import ReportPathError, check_writable, write_report
 
 if TYPE_CHECKING:
@@ -124,28 +126,31 @@ def gate(
                 "--quick is a profile of its own; leave out --quick or --profile"
             )
         register = load_register()
-        gaps = {} if known_gaps is None else load_known_gaps(known_gaps, register)
-        _check_state(state, subject)
+        terms = Terms(
+            register,
+            only=choices.known_ids("--only", only, register),
+            gaps={} if known_gaps is None else load_known_gaps(known_gaps, register),
+            required=choices.known_capabilities("--require", require),
+        )
+        if state is not None:
+            _check_state(state, subject)
         chosen = "quick" if quick else profile or "ci"
         request = GateRequest(
             subject=subject,
-            register=register,
+            terms=terms,
             suite=find_suite(),
             profile=chosen,
             # Named in the report, so that what a random run found can be found again.
             seed=secrets.randbelow(1 << 32) if seed is None and chosen == "nightly" else seed,
             workers=_default_workers() if workers is None else workers,
-            only=_known_ids(only, register),
-            gaps=gaps,
-            required=_known_capabilities(require),
             state=state,
         )
         reports.check()
         return _judge(request, reports, known_gaps)
-    except (KnownGapsError, ReportPathError) as error:
+    except (KnownGapsError, ReportPathError, choices.ChoiceError) as error:
         raise click.UsageError(str(error)) from error
-    except RegisterError as error:
-        return _complain(str(error), 4)
+    except (RegisterError, NoSuiteError) as error:
+        return _complain(str(error), INTERNAL)
     except GateError as error:
         return _complain(error.sentence, error.status, error.tail)
 
@@ -173,41 +178,17 @@ def _complain(sentence: str, status: int, tail: str = "") -> int:
     return status
 
 
-def _known_ids(text: str | None, register: Register) -> tuple[str, ...]:
-    ids = _split("--only", text)
-    for requirement_id in ids:
-        if requirement_id not in register:
-            raise click.UsageError(f"--only: {register.describe_unknown(requirement_id)}")
-    return ids
-
-
-def _known_capabilities(text: str | None) -> tuple[str, ...]:
-    names = _split("--require", text)
-    for name in names:
-        if name not in capabilities.names():
-            raise click.UsageError(f"--require: {capabilities.describe_unknown(name)}")
-    return names
-
-
-def _split(option: str, text: str | None) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    parts = tuple(dict.fromkeys(part for piece in text.split(",") if (part := piece.strip())))
-    if not parts:
-        raise click.UsageError(f"{option} names nothing; give a list such as A,B")
-    return parts
-
-
-def _check_state(text: str | None, subject: str) -> None:
-    if text is None:
-        return
+def _check_state(text: str, subject: str) -> None:
     # Enumerating states needs the whole harness, which other complaints should not wait for.
-    from startup_plan.harness.power_loss.find import UnknownStateError, find_state  # noqa: PLC0415
+    from startup_plan.harness.power_loss.find import UnknownStateError, check_state  # noqa: PLC0415
+    from startup_plan.harness.world.loading import SubjectError  # noqa: PLC0415
 
     try:
-        find_state(text, subject)
+        check_state(text, subject)
     except UnknownStateError as error:
         raise click.UsageError(f"--state: {error}") from error
+    except SubjectError as error:
+        raise GateError(str(error), status=NOT_LOADED) from error
 
 
 def _default_workers() -> int:

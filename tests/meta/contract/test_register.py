@@ -18,7 +18,7 @@ from startup_plan.harness.contract.register import (
     load_register,
 )
 from startup_plan.harness.gate.events import CATALOGUE, EventReader
-from startup_plan.harness.gate.run import SUITE_FOLDERS, find_suite
+from startup_plan.harness.gate.suite import FOLDERS, find_suite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ def collect_suite(events: Path) -> dict[str, list[str]]:
         *(sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"),
         *("-c", str(suite / "pyproject.toml"), "--rootdir", str(suite)),
         *("-p", "startup_plan.harness.session.plugin", f"--gate-events={events}"),
-        *(str(suite / folder) for folder in SUITE_FOLDERS),
+        *(str(suite / folder) for folder in FOLDERS),
     ]
     environment = {name: v for name, v in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from startup_plan.harness.contract import capabilities
-from startup_plan.harness.gate.run import GateError, find_suite, run_gate
+from startup_plan.harness.gate.run import GateError, run_gate
+from startup_plan.harness.gate.suite import find_suite
 from startup_plan.support.scratch import scratch_folder
 
 if TYPE_CHECKING:

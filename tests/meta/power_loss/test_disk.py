@@ -12,7 +12,7 @@ import pytest
 from startup_plan.harness.operations.faults import recording
 from startup_plan.harness.operations.interposer import patched
 from startup_plan.harness.power_loss.disk import UnmodelledError, crash_states
-from startup_plan.harness.power_loss.find import UnknownStateError, find_state
+from startup_plan.harness.power_loss.find import UnknownStateError, check_state
 from startup_plan.harness.power_loss.models import MODELS, parse_state
 
 if TYPE_CHECKING:
@@ -177,4 +177,4 @@ def test_ids_are_read_as_they_are_written() -> None:
 def test_an_unknown_state_is_refused_with_a_sentence(text: str, said: str) -> None:
     """Spelling, workload, model and existence are each checked before anything runs."""
     with pytest.raises(UnknownStateError, match=said):
-        find_state(text, "reference")
+        check_state(text, "reference")

@@ -16,7 +16,7 @@ from startup_plan.harness.gate.display import Display
 from startup_plan.harness.gate.run import GateRequest
 from startup_plan.harness.verdict.html import render_html
 from startup_plan.harness.verdict.json_form import as_dict, render_json
-from startup_plan.harness.verdict.judgement import Evidence
+from startup_plan.harness.verdict.judgement import Evidence, Terms
 from startup_plan.harness.verdict.junit import render_junit
 from startup_plan.harness.verdict.record import Record
 from startup_plan.harness.verdict.terminal import closing, header, matrix, short_matrix
@@ -243,7 +243,7 @@ def _ordinary_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def watch(screen: _Screen, folder: Path) -> str:
     """Show a run of two tests on a screen, and give what was written there."""
-    request = GateRequest("some/plan.py", load_register(), folder)
+    request = GateRequest("some/plan.py", Terms(load_register()), folder)
     evidence = Evidence()
     with Display(screen, screen).progress(request) as progress:
         progress.update(evidence)

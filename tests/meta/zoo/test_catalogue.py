@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from startup_plan.harness.contract.register import load_register
-from startup_plan.harness.gate.run import GateRequest, find_suite, run_gate
+from startup_plan.harness.gate.run import GateRequest, run_gate
+from startup_plan.harness.gate.suite import find_suite
+from startup_plan.harness.verdict.judgement import Terms
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.zoo import catalogue
 from startup_plan.harness.zoo.run import run_zoo
@@ -56,7 +58,7 @@ def test_fault_is_caught_by_the_requirement_it_names(fault: ZooEntry) -> None:
 def test_what_is_correct_raises_no_alarm(subject: str) -> None:
     """The whole suite holds on the reference, and on a plan that it was not written for."""
     register = load_register()
-    outcome = run_gate(GateRequest(subject, register, find_suite(), profile="quick"))
+    outcome = run_gate(GateRequest(subject, Terms(register), find_suite(), profile="quick"))
     awaited = {requirement.id for requirement in register if requirement.awaits is not None}
     awaited |= ONLY_ON_REAL_VLLM
     verdicts = {result.requirement.id: result.status for result in outcome.report.results}

@@ -30,6 +30,9 @@ STARTED: Final = "started"
 FINISHED: Final = "finished"
 """A test is over: `record`, as written by `Record.to_json`."""
 
+DIED: Final = "died"
+"""The process that ran a test is gone: `nodeid` and `story`."""
+
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from startup_plan.harness.verdict.record import clean
 from startup_plan.harness.world.outcome import gib
 
-from .ledger import environment
+from .machine import environment
 
 if TYPE_CHECKING:
     from pathlib import Path

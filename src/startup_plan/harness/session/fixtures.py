@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pytest
 
 from startup_plan.harness.world.loading import load_subject
-from startup_plan.harness.world.subject import Subject
 from startup_plan.harness.world.world import World
 from startup_plan.support.scratch import remove_scratch
 
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from startup_plan.harness.stubs.state import Device
-
-SUBJECT: Final = pytest.StashKey[Subject]()
-"""The subject, where the process that hears all has loaded it already."""
+    from startup_plan.harness.world.subject import Subject
 
 SCRATCH: Final = pytest.StashKey[Path]()
 """The session's folder on the fastest file system there is."""
@@ -46,8 +43,7 @@ class WorldFactory(Protocol):
 @pytest.fixture(scope="session")
 def subject(pytestconfig: pytest.Config) -> Subject:
     """The implementation under test, as `--subject` names it."""
-    loaded = pytestconfig.stash.get(SUBJECT, None)
-    return loaded if loaded is not None else load_subject(pytestconfig.getoption("--subject"))
+    return load_subject(pytestconfig.getoption("--subject"))
 
 
 @pytest.fixture

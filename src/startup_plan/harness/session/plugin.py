@@ -14,34 +14,37 @@ requirement that the test carries.
 
 from __future__ import annotations
 
-import ctypes
 import signal
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness.contract import capabilities, profiles
+from startup_plan.harness.contract import capabilities, choices, profiles
 from startup_plan.harness.contract.known_gaps import KnownGapsError, load_known_gaps
-from startup_plan.harness.contract.register import Register, load_register
+from startup_plan.harness.contract.register import load_register
 from startup_plan.harness.gate import events as gate_events
 from startup_plan.harness.gate.events import EventReader, EventWriter
-from startup_plan.harness.gate.run import NOT_LOADED, suite_version
-from startup_plan.harness.verdict.judgement import SubjectFacts, SuiteFacts
+from startup_plan.harness.gate.hearing import Hearing
+from startup_plan.harness.gate.run import NOT_LOADED
+from startup_plan.harness.verdict.judgement import SuiteFacts, Terms
 from startup_plan.harness.verdict.record import clean
-from startup_plan.harness.world.loading import SubjectError, load_subject
+from startup_plan.harness.world.loading import SubjectError
+from startup_plan.harness.world.try_out import try_out
+from startup_plan.support.process_group import die_with_parent
 from startup_plan.support.scratch import fastest_folder, make_scratch, remove_scratch
+from startup_plan.version import __version__
 
 from .card_figures import CardReport
-from .fixtures import SCRATCH, SUBJECT, fresh_folder, subject, tally, world, world_factory
+from .fixtures import SCRATCH, fresh_folder, subject, tally, world, world_factory
+from .guard import Guard
 from .hypothesis_profile import load_profile
-from .ledger import Catalogue, Ledger
+from .ledger import Catalogue, Judgement, Teller
 from .watchdog import Watchdog
 from .witness import Witness
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["fresh_folder", "subject", "tally", "world", "world_factory"]
 
@@ -52,7 +55,6 @@ _MARKERS: Final = (
     "vllm: needs an installed vLLM",
     "xdist_group(name): tests that share something; without xdist, nobody asks",
 )
-_PR_SET_PDEATHSIG: Final = 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,7 +68,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add(
         "--require",
-        default="",
         metavar="CAPABILITY,…",
         help=f"fail where one of these is absent: {', '.join(capabilities.names())}",
     )
@@ -76,13 +77,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="accepted violations, one 'ID reason' a line; one that holds is an error",
     )
-    add("--gate-only", default="", metavar="ID,…", help="run only tests of these requirements")
+    add("--gate-only", metavar="ID,…", help="run only tests of these requirements")
     add(
         "--gate-profile",
         choices=profiles.NAMES,
         help="how hard Hypothesis tries (HYPOTHESIS_PROFILE, otherwise ci)",
     )
     add("--gate-events", type=Path, metavar="FILE", help="tell a waiting gate of every result")
+    add("--gate-parent", type=int, metavar="PID", help="the gate that waits, to end with it")
     add("--gate-state", metavar="ID", help="judge this crash state alone")
     add("--gpu-report", type=Path, metavar="FILE", help="write every figure measured on a card")
     add("--gate-scratch", type=Path, metavar="FOLDER", help="where simulated disks lie")
@@ -98,12 +100,25 @@ LIMIT: Final = 120.0
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Let a stranger run in a worker, unless told otherwise: it may end the process it runs in."""
+    option = config.option
+    if (
+        getattr(option, "numprocesses", 0) is None
+        and config.getoption("--subject") != "reference"
+        and not (option.usepdb or option.collectonly)
+    ):
+        option.numprocesses = 1
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Check the options, load the profile, and hang in the hooks that this process needs."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
     session = _Session(config)
     config.pluginmanager.register(session, "startup-plan-session")
+    config.pluginmanager.register(session.guard, "startup-plan-guard")
     config.pluginmanager.register(session.witness(), "startup-plan-witness")
     limit = LIMIT if profiles.is_thorough() else LIMIT / 8
     watchdog = Watchdog(limit, with_vllm=LIMIT, with_gpu=LIMIT / 2)
@@ -118,28 +133,26 @@ class _Session:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._register = load_register()
-        self._only = _known(config, "--gate-only", self._register)
-        self._required = _required(config)
         self._gaps_file: Path | None = config.getoption("--known-gaps")
-        self._gaps = _gaps(self._gaps_file, self._register)
+        self._terms = _terms(config, self._gaps_file)
         self._in_gate = config.getoption("--gate-events") is not None
         self._profile, self._seed = load_profile(config)
         self._worker: Mapping[str, Any] | None = getattr(config, "workerinput", None)
         self._own_scratch: Path | None = None
         self._scratch = self._find_scratch()
         self._events = self._find_events()
+        self.guard = Guard(mutes=self._in_gate)
         config.stash[SCRATCH] = self._scratch
-        if self._in_gate and self._worker is None:
-            _die_with_parent()
+        gate: int | None = config.getoption("--gate-parent")
+        if gate is not None and self._worker is None:
+            # The gate ends its run gently, unless it is killed outright.
+            die_with_parent(gate, signal.SIGTERM)
 
     def witness(self) -> Witness:
         return Witness(
-            self._register,
-            only=self._only,
+            self._terms,
+            self.guard,
             marked_only=self._in_gate,
-            gaps=self._gaps,
-            required=self._required,
             spared={} if profiles.is_thorough() else _SPARED,
         )
 
@@ -163,37 +176,29 @@ class _Session:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Load the subject where everybody can see it fail, before any worker starts."""
+        """Try the subject out where everybody can see it fail, before any worker starts."""
         manager = session.config.pluginmanager
         events = EventWriter(self._events)
         runs_tests = not getattr(self._config.option, "numprocesses", None)
         if self._worker is None:
-            ledger = self._load_and_open_ledger(events)
-            manager.register(ledger, "startup-plan-ledger")
-            ledger.begin()
+            for plugin in self._ledger(events):
+                manager.register(plugin)
         if self._worker["workerid"] == "gw0" if self._worker is not None else runs_tests:
             manager.register(Catalogue(events), "startup-plan-catalogue")
 
-    def _load_and_open_ledger(self, events: EventWriter) -> Ledger:
+    def _ledger(self, events: EventWriter) -> Iterator[object]:
         name = self._config.getoption("--subject")
         try:
-            loaded = load_subject(name)
+            tried = try_out(name)
         except SubjectError as error:
             sentence = clean(str(error))
             events.write(gate_events.REFUSED, sentence=sentence)
             pytest.exit(sentence, returncode=NOT_LOADED)
-        self._config.stash[SUBJECT] = loaded
-        return Ledger(
-            self._register,
-            subject=SubjectFacts(loaded.name, loaded.file, loaded.sha256, loaded.version),
-            suite=SuiteFacts(suite_version(), self._profile, self._seed),
-            events=events,
-            reader=EventReader(self._events),
-            gaps=self._gaps,
-            gaps_file=self._gaps_file,
-            only=self._only,
-            required=self._required,
-        )
+        suite = SuiteFacts(__version__, self._profile, self._seed)
+        yield Teller(events, tried, suite, self._terms.required)
+        if not self._in_gate:
+            hearing = Hearing(EventReader(self._events), self._terms, suite)
+            yield Judgement(hearing, name, self._gaps_file)
 
     def pytest_unconfigure(self) -> None:
         """Leave nothing behind."""
@@ -201,36 +206,14 @@ class _Session:
             remove_scratch(self._own_scratch)
 
 
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(part for piece in text.split(",") if (part := piece.strip())))
-
-
-def _known(config: pytest.Config, option: str, register: Register) -> tuple[str, ...]:
-    ids = _split(config.getoption(option))
-    for requirement_id in ids:
-        if requirement_id not in register:
-            raise pytest.UsageError(f"{option}: {register.describe_unknown(requirement_id)}")
-    return ids
-
-
-def _required(config: pytest.Config) -> tuple[str, ...]:
-    names = _split(config.getoption("--require"))
-    for name in names:
-        if name not in capabilities.names():
-            raise pytest.UsageError(f"--require: {capabilities.describe_unknown(name)}")
-    return names
-
-
-def _gaps(file: Path | None, register: Register) -> Mapping[str, str]:
-    if file is None:
-        return {}
+def _terms(config: pytest.Config, gaps_file: Path | None) -> Terms:
+    register = load_register()
     try:
-        return load_known_gaps(file, register)
-    except KnownGapsError as error:
+        return Terms(
+            register,
+            only=choices.known_ids("--gate-only", config.getoption("--gate-only"), register),
+            gaps={} if gaps_file is None else load_known_gaps(gaps_file, register),
+            required=choices.known_capabilities("--require", config.getoption("--require")),
+        )
+    except (KnownGapsError, choices.ChoiceError) as error:
         raise pytest.UsageError(str(error)) from error
-
-
-def _die_with_parent() -> None:
-    """Let the kernel end this process when the gate that started it is killed outright."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -1,22 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends a test that hangs: a subject may wait for ever, for instance for a lock that it holds."""
+"""Ends a test that takes too long, and says who took the time."""
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
+import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Any, final
+import time
+from typing import TYPE_CHECKING, Any, Final, final
 
 import pytest
+
+from startup_plan.harness.world.calls import CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+_PATIENCE: Final = 5.0
+"""Seconds after which a single call of a subject, in a test that is out of time, counts as hung."""
+
+_GRACE: Final = 10.0
+"""Seconds after which a process that does not hear its alarm is ended."""
+
 
 class HungError(BaseException):
-    """A test of a subject did not come to an end.
+    """A call of a subject did not come back.
 
     Not an `Exception`, so that a subject that catches those does not go on.
+    """
+
+
+class SlowError(BaseException):
+    """A test ran out of time while its subject still came back, again and again; it judged nothing.
+
+    Not an `Exception`, as `HungError`.
     """
 
 
@@ -34,8 +53,23 @@ class Watchdog:
         """Nothing is watched yet."""
         self._seconds = seconds
         self._slow = {"vllm": with_vllm, "gpu": with_gpu}
+        # Of its own, because a subject may close the error stream.
+        self._errors = os.dup(2)
 
-    @pytest.hookimpl(hookwrapper=True)
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Have the process ended should it not hear its alarm, whatever signals and locks do."""
+        if item.get_closest_marker("requirement") is None:
+            return (yield)
+        CLOCK.restart()
+        seconds = self._limit(item)
+        faulthandler.dump_traceback_later(seconds + _GRACE, exit=True, file=self._errors)
+        try:
+            return (yield)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
         """Set an alarm for the time of the call, in the thread that gets signals."""
         watched = item.get_closest_marker("requirement") is not None
@@ -43,11 +77,17 @@ class Watchdog:
             yield
             return
 
-        slow = [limit for name, limit in self._slow.items() if item.get_closest_marker(name)]
-        seconds = max(slow, default=self._seconds)
+        seconds = self._limit(item)
+        begun = time.monotonic()
 
         def bark(_signal: int, _frame: Any) -> None:
-            raise HungError(f"the subject had not come to an end after {seconds:g} s")
+            now = time.monotonic()
+            if CLOCK.since is not None and now - CLOCK.since > min(_PATIENCE, seconds / 2):
+                raise HungError(f"the subject had not come back after {now - CLOCK.since:.0f} s")
+            if CLOCK.since is None or now - begun > seconds + _PATIENCE:
+                raise SlowError(
+                    f"the test had not come to its end after {now - begun:.0f} s, of which {CLOCK}"
+                )
 
         before = signal.signal(signal.SIGALRM, bark)
         # Again every second: code that swallows the first one must not hang either.
@@ -56,4 +96,9 @@ class Watchdog:
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+            with contextlib.suppress(TypeError):
+                signal.signal(signal.SIGALRM, before)
+
+    def _limit(self, item: pytest.Item) -> float:
+        slow = [limit for name, limit in self._slow.items() if item.get_closest_marker(name)]
+        return max(slow, default=self._seconds)

@@ -11,11 +11,16 @@ import pytest
 from startup_plan.harness.contract import capabilities
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.verdict.record import Outcome, Record, clean
+from startup_plan.support.seal import described
+
+from .watchdog import SlowError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Mapping
+    from collections.abc import Generator, Mapping
 
-    from startup_plan.harness.contract.register import Register
+    from startup_plan.harness.verdict.judgement import Terms
+
+    from .guard import Guard
 
 PROPERTY: Final = "startup-plan-record"
 """The name under which a record travels in `report.user_properties`."""
@@ -27,7 +32,10 @@ _NOTES: Final = 4
 class Account:
     """What is known of a test while it runs."""
 
-    __slots__ = ("counters", "lacks", "outcome", "probed", "seconds", "story", "told", "violated")
+    __slots__ = (
+        "counters", "lacks", "outcome", "probed", "seconds", "story", "told", "undecided",
+        "violated",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         """Nothing is known, and nothing has failed."""
@@ -38,7 +46,13 @@ class Account:
         self.seconds = 0.0
         self.story = ""
         self.told = False
+        self.undecided = False
         self.violated: tuple[str, ...] = ()
+
+    def distrust(self, story: str) -> None:
+        """Take back whatever the test found: it was cut short, or nothing in it can be trusted."""
+        self.outcome, self.undecided, self.told = "failed", True, True
+        self.story, self.violated = story, ()
 
 
 _ACCOUNT: Final = pytest.StashKey[Account]()
@@ -67,31 +81,21 @@ class Witness:
     """Hooks around every test.
 
     Args:
-        register: the requirements.
-        only: ids to which the run is limited; empty for all.
+        terms: by what the subject is judged; a known gap is an expected failure.
+        guard: knows what a subject did to this process.
         marked_only: leave out tests that belong to no requirement.
-        gaps: accepted violations, id to reason: they are expected failures.
-        required: capabilities whose absence is a failure.
         spared: capabilities that are not used unless they are required, and why.
     """
 
     def __init__(
-        self,
-        register: Register,
-        *,
-        only: Collection[str],
-        marked_only: bool,
-        gaps: Mapping[str, str],
-        required: Collection[str],
-        spared: Mapping[str, str],
+        self, terms: Terms, guard: Guard, *, marked_only: bool, spared: Mapping[str, str]
     ) -> None:
         """Keep the choices that the run was started with."""
-        self._register = register
-        self._only = frozenset(only)
+        self._terms = terms
+        self._register = terms.register
+        self._guard = guard
         self._marked_only = marked_only
-        self._gaps = gaps
-        self._required = frozenset(required)
-        self._spared = {name: why for name, why in spared.items() if name not in self._required}
+        self._spared = {n: why for n, why in spared.items() if n not in terms.required}
 
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
@@ -106,8 +110,8 @@ class Witness:
             items[:] = chosen
 
     def _is_wanted(self, ids: tuple[str, ...]) -> bool:
-        if self._only:
-            return not self._only.isdisjoint(ids)
+        if self._terms.only:
+            return not set(self._terms.only).isdisjoint(ids)
         return bool(ids) or not self._marked_only
 
     @pytest.hookimpl(tryfirst=True)
@@ -128,7 +132,7 @@ class Witness:
             if capability.present:
                 continue
             account.lacks = name
-            if name in self._required:
+            if name in self._terms.required:
                 pytest.fail(f"required capability {name}: {capability.reason}", pytrace=False)
             pytest.skip(f"capability {name}: {capability.reason}")
 
@@ -147,6 +151,9 @@ class Witness:
             account.outcome = "skipped"
             account.story = _skip_reason(report)
         if report.when == "teardown":
+            if replaced := self._guard.broken_seal():
+                account.distrust(f"the subject {described(replaced)}")
+                report.outcome, report.longrepr = "failed", account.story
             record = Record(
                 nodeid=item.nodeid,
                 ids=ids,
@@ -154,6 +161,7 @@ class Witness:
                 violated=account.violated,
                 story=clean(account.story),
                 told=account.told,
+                undecided=account.undecided,
                 lacks=account.lacks,
                 seconds=account.seconds,
                 counters=dict(account.counters),
@@ -164,6 +172,9 @@ class Witness:
 
     def _note_failure(self, account: Account, ids: tuple[str, ...], error: BaseException) -> None:
         if account.outcome == "failed":
+            return
+        if isinstance(error, SlowError):
+            account.distrust(f"the subject is slow: {error}")
             return
         account.outcome = "failed"
         violation = _find_violation(error)
@@ -176,9 +187,9 @@ class Witness:
 
     def _excuse(self, report: pytest.TestReport, account: Account) -> None:
         """Turn the failure of a known gap into an expected one."""
-        if account.violated and self._gaps.keys() >= set(account.violated):
+        if account.violated and self._terms.gaps.keys() >= set(account.violated):
             report.outcome = "skipped"
-            report.wasxfail = f"known gap: {self._gaps[account.violated[0]]}"
+            report.wasxfail = f"known gap: {self._terms.gaps[account.violated[0]]}"
 
 
 def _find_violation(error: BaseException) -> Violation | None:

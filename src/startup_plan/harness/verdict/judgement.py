@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, final, get_args
 from .record import COUNTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Mapping
 
     from startup_plan.harness.contract.register import Level, Register, Requirement
 
@@ -20,6 +20,9 @@ Status = Literal["holds", "violated", "known-gap", "not-run"]
 
 ALSO: Final = 2
 """Further stories of one requirement that are told in brief."""
+
+UNDECIDED: Final = "cannot be judged: "
+"""How the reason begins where a run could not come to a judgement."""
 
 LEFT_OUT: Final = "left out by --only"
 
@@ -45,6 +48,24 @@ class SuiteFacts:
     version: str
     profile: str
     seed: int | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """By what a subject is judged.
+
+    Attributes:
+        register: what there is to judge.
+        only: the ids to which the run is limited; empty for all.
+        gaps: accepted violations, id to reason.
+        required: capabilities whose absence fails the run.
+    """
+
+    register: Register
+    only: tuple[str, ...] = ()
+    gaps: Mapping[str, str] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
 
 
 @final
@@ -98,6 +119,7 @@ class Report:
 
     Attributes:
         results: one for each requirement of the register, in its order.
+        undecided: requirements about which the run could not come to a judgement.
         stale: known gaps that hold.
         lacking: capabilities that were required and are absent: name to reason.
         outcomes: how many tests passed, failed and were skipped.
@@ -107,6 +129,7 @@ class Report:
     suite: SuiteFacts
     environment: Mapping[str, object]
     results: tuple[Result, ...]
+    undecided: tuple[str, ...]
     stale: tuple[str, ...]
     lacking: Mapping[str, str]
     counters: Mapping[str, int]
@@ -128,9 +151,11 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """1 when something is violated or required and absent, 2 for a stale gap, otherwise 0."""
+        """1 if violated or required and absent, 4 if undecided, 2 for a stale gap, otherwise 0."""
         if self.having("violated") or self.lacking:
             return 1
+        if self.undecided:
+            return 4
         return 2 if self.stale else 0
 
     @property
@@ -143,6 +168,8 @@ class Report:
             clauses.append(f"{gaps} known gap{_s(gaps)}")
         if number["not-run"]:
             clauses.append(f"{number['not-run']} not run")
+        if self.undecided:
+            clauses.append(f"cannot be judged: {', '.join(self.undecided)}")
         if self.lacking:
             clauses.append(f"required and absent: {', '.join(self.lacking)}")
         if self.stale:
@@ -164,30 +191,23 @@ class Report:
 
 
 def build_report(
-    register: Register,
+    terms: Terms,
     evidence: Evidence,
     *,
     subject: SubjectFacts,
     suite: SuiteFacts,
     environment: Mapping[str, object],
-    gaps: Mapping[str, str] | None = None,
-    only: Collection[str] = (),
-    required: Iterable[str] = (),
 ) -> Report:
     """Judge every requirement of the register by the evidence of a run.
 
     Args:
-        register: what there is to judge.
+        terms: by what it is judged.
         evidence: what the run brought to light.
         subject: what was judged.
         suite: what judged.
         environment: facts about the machine, for the reader of the report.
-        gaps: accepted violations, id to reason.
-        only: the ids to which the run was limited; empty for all.
-        required: capabilities whose absence fails the run.
     """
-    gaps = gaps or {}
-    results = tuple(_judge(requirement, evidence, gaps, only) for requirement in register)
+    results = tuple(_judge(requirement, evidence, terms) for requirement in terms.register)
     counters = Counter(dict.fromkeys(COUNTERS, 0))
     outcomes: Counter[Outcome] = Counter({"passed": 0, "failed": 0, "skipped": 0})
     for record in evidence.records.values():
@@ -202,14 +222,19 @@ def build_report(
         suite=suite,
         environment={**environment, "capabilities": probed},
         results=results,
+        undecided=tuple(
+            result.requirement.id
+            for result in results
+            if (result.counterexample or "").startswith(UNDECIDED)
+        ),
         stale=tuple(
             result.requirement.id
             for result in results
-            if result.status == "holds" and result.requirement.id in gaps
+            if result.status == "holds" and result.requirement.id in terms.gaps
         ),
         lacking={
             name: evidence.probed[name][1]
-            for name in required
+            for name in terms.required
             if name in evidence.probed and not evidence.probed[name][0]
         },
         counters=dict(counters),
@@ -219,12 +244,7 @@ def build_report(
     )
 
 
-def _judge(
-    requirement: Requirement,
-    evidence: Evidence,
-    gaps: Mapping[str, str],
-    only: Collection[str],
-) -> Result:
+def _judge(requirement: Requirement, evidence: Evidence, terms: Terms) -> Result:
     wanted = requirement.id
     selected = {nodeid for nodeid, ids in evidence.catalogue.items() if wanted in ids}
     records = [
@@ -235,9 +255,9 @@ def _judge(
     tests = tuple(sorted(selected | {record.nodeid for record in records}))
     seconds = round(sum(record.seconds for record in records), 6)
     status, words = _status(requirement, evidence, tests, records)
-    if wanted in gaps and status == "violated":
-        status, words = "known-gap", f"{words}\nknown gap: {gaps[wanted]}"
-    if only and wanted not in only and status in ("holds", "not-run"):
+    if wanted in terms.gaps and status == "violated":
+        status, words = "known-gap", f"{words}\nknown gap: {terms.gaps[wanted]}"
+    if terms.only and wanted not in terms.only and status in ("holds", "not-run"):
         # Some of its tests may have run for the sake of another id; that judges half of it.
         status, words = "not-run", LEFT_OUT
     return Result(requirement, status, tests, words, seconds)
@@ -252,6 +272,8 @@ def _status(
     wanted = requirement.id
     if broken := [record for record in records if wanted in record.violated]:
         return "violated", _told_together(sorted(broken, key=_shortest))
+    if undecided := [record for record in records if record.undecided]:
+        return "not-run", f"{UNDECIDED}{min(record.story for record in undecided)}"
     if unfinished := len(tests) - len(records):
         return "not-run", _unfinished(evidence, tests, unfinished)
     if any(record.outcome == "passed" for record in records):

@@ -29,6 +29,8 @@ class Record:
         story: the counterexample of a failed test, the reason of a skipped one, otherwise "".
         told: whether the story was told by the test (a `Violation`) and not made up from an
             exception.
+        undecided: whether its failure says nothing about the subject's sentences: the test did
+            not come to its end, or nothing that it found can be trusted.
         lacks: the capability for want of which the test did not run, or None.
         seconds: how long set-up, test and clean-up took.
         counters: what the test counted through the `tally` fixture.
@@ -41,6 +43,7 @@ class Record:
     violated: tuple[str, ...] = ()
     story: str = ""
     told: bool = False
+    undecided: bool = False
     lacks: str | None = None
     seconds: float = 0.0
     counters: dict[str, int] = field(default_factory=dict)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether somebody else's code has changed the process in which it is judged.
+
+A subject runs in the process of the test that judges it. Two things may not outlive a test: a
+function of the judge, of pytest, or of the standard library that the subject replaced, because no
+verdict that comes after can be trusted; and a setting of the process, which is only put back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import locale
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any, Final, final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import ModuleType
+
+_LIBRARY: Final = (
+    "builtins", "io", "json", "json.decoder", "json.encoder", "os", "pathlib", "shutil", "signal",
+    "stat", "subprocess", "tempfile", "threading", "time", "tomllib", "traceback", "unittest.mock",
+)  # fmt: skip
+_JUDGES: Final = ("pytest", "_pytest", "pluggy", "hypothesis", "xdist", "execnet", "startup_plan")
+_SUBJECT: Final = "startup_plan.reference"
+_TOLD: Final = 3
+
+
+@final
+class Seal:
+    """The functions and classes that a judge relies on, as they were when this was made."""
+
+    __slots__ = ("_spaces",)
+
+    def __init__(self) -> None:
+        """Take stock of what is imported."""
+        self._spaces: list[tuple[str, Any, tuple[str, ...], list[Any]]] = []
+        for name, module in sorted(sys.modules.items()):
+            if _is_relied_on(name):
+                self._take(name, module)
+
+    def _take(self, name: str, module: ModuleType) -> None:
+        self._note(name, module)
+        if name.partition(".")[0] in _JUDGES:
+            for owner in list(vars(module).values()):
+                if isinstance(owner, type) and owner.__module__ == name:
+                    self._note(f"{name}.{owner.__qualname__}", owner)
+
+    def _note(self, name: str, space: Any) -> None:
+        names = tuple(key for key, value in vars(space).items() if callable(value))
+        self._spaces.append((name, space, names, [vars(space)[key] for key in names]))
+
+    def broken(self) -> list[str]:
+        """Name what was replaced, and put it back."""
+        found: list[str] = []
+        for name, space, names, values in self._spaces:
+            present = vars(space)
+            # Equality of lists begins with identity, and functions have nothing else.
+            if list(map(present.get, names)) == values:
+                continue
+            for key, value in zip(names, values, strict=True):
+                if present.get(key) is not value:
+                    setattr(space, key, value)
+                    found.append(f"{name}.{key}")
+        return found
+
+
+def described(replaced: list[str]) -> str:
+    """Say which functions were replaced, as a verb phrase."""
+    more = len(replaced) - _TOLD
+    rest = f" and {more} more" if more > 0 else ""
+    return f"replaces {', '.join(replaced[:_TOLD])}{rest} of the process that judges it"
+
+
+@contextlib.contextmanager
+def settings_kept() -> Iterator[None]:
+    """Put back, after the block, every setting of the process that a subject may leave changed."""
+    folder, environ, umask = os.getcwd(), os.environ.copy(), os.umask(0)
+    os.umask(umask)
+    limit, collects, conventions = sys.getrecursionlimit(), gc.isenabled(), locale.setlocale(0)
+    streams = sys.stdin, sys.stdout, sys.stderr
+    handlers = _handlers()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.chdir(folder)
+        if os.environ != environ:
+            _put_back(environ)
+        os.umask(umask)
+        sys.setrecursionlimit(limit)
+        (gc.enable if collects else gc.disable)()
+        locale.setlocale(0, conventions)
+        sys.stdin, sys.stdout, sys.stderr = streams
+        for number, handler in _changed(handlers):
+            signal.signal(number, handler)
+
+
+def _is_relied_on(name: str) -> bool:
+    if name.partition(".")[0] in _JUDGES:
+        return name != _SUBJECT and not name.startswith(f"{_SUBJECT}.")
+    return name in _LIBRARY
+
+
+def _put_back(environ: dict[str, str]) -> None:
+    for name in os.environ.keys() - environ.keys():
+        del os.environ[name]
+    os.environ.update(environ)
+
+
+def _handlers() -> dict[int, Any]:
+    return {number: signal.getsignal(number) for number in signal.valid_signals()}
+
+
+def _changed(before: dict[int, Any]) -> Iterable[tuple[int, Any]]:
+    for number, handler in _handlers().items():
+        if handler is not before[number] and before[number] is not None:
+            yield number, before[number]

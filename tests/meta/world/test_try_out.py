@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Subjects that must not be let into the process of a judge."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from startup_plan.harness.world.loading import SubjectError
+from startup_plan.harness.world.try_out import try_out
+from startup_plan.harness.zoo import catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_REWRITE: Final = Path(catalogue.__file__).with_name("rewrite.py").read_text("utf-8")
+
+IN_LOOK_UP: Final = """
+_look_up = maybe_apply_startup_plan
+def maybe_apply_startup_plan(worker):
+    _look_up(worker)
+    {}
+"""
+IN_SAVE: Final = """
+_save = maybe_save_startup_plan
+def maybe_save_startup_plan(worker, kv_cache_memory_bytes):
+    _save(worker, kv_cache_memory_bytes)
+    {}
+"""
+AT_IMPORT: Final = "\n{}\n"
+
+SAID: Final = {
+    "exit": ("import os; os._exit(0)", "ended by itself with status 0"),
+    "exit 1": ("import os; os._exit(1)", "ended by itself with status 1"),
+    "killed": ("import os; os.kill(os.getpid(), 9)", "was ended by signal 9 (SIGKILL)"),
+    "abort": ("import os; os.abort()", "was ended by signal 6 (SIGABRT)"),
+    "crash": ("import ctypes; ctypes.string_at(0)", "was ended by signal 11 (SIGSEGV)"),
+    "circle": ("while True: pass", "gave no answer within"),
+    "stopped": ("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", "gave no answer within"),
+    "deaf": (
+        "import signal\nfor n in (2, 14, 15): signal.signal(n, signal.SIG_IGN)\nwhile True: pass",
+        "gave no answer within",
+    ),
+    "waits for input": ("import os, sys; os.read(os.pipe()[0], 1)", "gave no answer within"),
+    "flood": (
+        "import os\nfor _ in range(100): os.write(1, b'x' * 2**20)",
+        "wrote more than 64 MiB",
+    ),
+    "flood of errors": (
+        "import os\nfor _ in range(100): os.write(2, b'x' * 2**20)",
+        "wrote more than 64 MiB",
+    ),
+    "every file": (
+        (
+            "import os\nfor n in range(3, 256):\n"
+            "    try: os.write(n, b'{}\\n')\n    except OSError: pass"
+        ),
+        "wrote into every open file",
+    ),
+}
+"""What ends, stops or floods a process, and what is said of it; the code stands anywhere."""
+
+REPLACED: Final = {
+    "os.replace": "import os; os.replace = lambda *_, **__: None",
+    "builtins.open": "import builtins; builtins.open = lambda *_, **__: None",
+    "time.sleep": "import time; time.sleep = lambda _: None",
+    "json.dumps": "import json; json.dumps = lambda *_, **__: '{}'",
+    "pytest.fail": "import pytest; pytest.fail = lambda *_, **__: None",
+    "hypothesis.given": "import hypothesis; hypothesis.given = lambda *_, **__: lambda f: None",
+    "startup_plan.harness.contract.violation.Violation": (
+        "from startup_plan.harness.contract import violation; violation.Violation = ValueError"
+    ),
+}
+"""Functions of the judge's process, and code that replaces them."""
+
+HARMLESS: Final = {
+    "prints a little": "print('x' * 100_000)",
+    "closes its output": "import sys; sys.stdout.close(); sys.stderr.close()",
+    "closes descriptors": "import os; os.close(1); os.close(2)",
+    "turns off the collector": "import gc; gc.disable()",
+    "lowers the limit of recursion": "import sys; sys.setrecursionlimit(200)",
+    "another folder": "import os; os.chdir('/')",
+    "another umask": "import os; os.umask(0o777)",
+    "another locale": "import locale; locale.setlocale(locale.LC_ALL, 'C')",
+    "another environment": "import os; os.environ['SOME_VARIABLE'] = 'set by the subject'",
+    "signals": "import signal; signal.signal(signal.SIGALRM, signal.SIG_IGN)",
+    "an exit hook": "import atexit, os; atexit.register(os._exit, 0)",
+    "a thread": (
+        "import threading; threading.Thread(target=threading.Event().wait, daemon=False).start()"
+    ),
+    "a fork": "import os\nif os.fork() == 0: os._exit(0)",
+    "a fork that goes on": "import os; os.fork()",
+    "a child that stays": (
+        "import subprocess, sys\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
+    ),
+    "a child that leaves the session": (
+        "import subprocess, sys\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],"
+        " start_new_session=True)"
+    ),
+}
+"""What the judge can put right by itself."""
+
+
+def _written(folder: Path, where: str, code: str) -> str:
+    file = folder / "evil.py"
+    indented = code if where == AT_IMPORT else code.replace("\n", "\n    ")
+    file.write_text(_REWRITE + where.format(indented), "utf-8")
+    return str(file)
+
+
+def _below(parent: int) -> Iterator[int]:
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if (
+                int(Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()[1])
+                == parent
+            ):
+                yield int(name)
+
+
+@pytest.mark.parametrize("where", [AT_IMPORT, IN_LOOK_UP, IN_SAVE], ids=["import", "apply", "save"])
+@pytest.mark.parametrize("way", SAID)
+def test_a_subject_that_does_not_come_back_is_refused(tmp_path: Path, where: str, way: str) -> None:
+    """Whatever ends, stops or floods its process is told in a sentence, and nothing stays."""
+    code, said = SAID[way]
+    before = set(_below(os.getpid()))
+    with pytest.raises(SubjectError) as caught:
+        try_out(_written(tmp_path, where, code), seconds=2.0)
+
+    assert said in str(caught.value)
+    assert ("imported it" in str(caught.value)) == (where == AT_IMPORT)
+    assert set(_below(os.getpid())) == before
+
+
+@pytest.mark.parametrize("where", [AT_IMPORT, IN_LOOK_UP, IN_SAVE], ids=["import", "apply", "save"])
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_subject_that_replaces_the_judges_functions_is_refused(
+    tmp_path: Path, where: str, name: str
+) -> None:
+    """A verdict that relies on a function which the subject made is none."""
+    with pytest.raises(SubjectError, match=f"it replaces .*{name}"):
+        try_out(_written(tmp_path, where, REPLACED[name]))
+
+    assert os.replace.__module__ == "posix"
+
+
+@pytest.mark.parametrize("where", [AT_IMPORT, IN_LOOK_UP, IN_SAVE], ids=["import", "apply", "save"])
+@pytest.mark.parametrize("way", HARMLESS)
+def test_what_can_be_put_right_is_no_reason_to_refuse(tmp_path: Path, where: str, way: str) -> None:
+    """Noise, changed settings and processes left behind stay in the process that was tried."""
+    file = _written(tmp_path, where, HARMLESS[way])
+    before = (set(_below(os.getpid())), Path.cwd(), os.environ.copy(), sys.getrecursionlimit())
+    tried = try_out(file)
+
+    assert (tried.name, tried.file) == (file, file)
+    after = (set(_below(os.getpid())), Path.cwd(), os.environ.copy(), sys.getrecursionlimit())
+    assert after == before
+
+
+def test_a_subject_that_eats_memory_is_refused(tmp_path: Path) -> None:
+    """Memory beyond a bound is not given, and the subject is told for it."""
+    file = _written(tmp_path, AT_IMPORT, "hoard = bytearray(2**40)")
+    with pytest.raises(SubjectError, match="MemoryError"):
+        try_out(file)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("raise SystemExit(0)", "it exits with 0"),
+        ("raise KeyboardInterrupt", "raised KeyboardInterrupt"),
+        ("raise RuntimeError('not today')", "it raises RuntimeError: not today"),
+        ("import something_that_is_not_there", "No module named 'something_that_is_not_there'"),
+    ],
+)
+def test_a_subject_that_raises_at_import_is_refused(tmp_path: Path, code: str, said: str) -> None:
+    """What a subject raises while it is imported is the reason that is given."""
+    with pytest.raises(SubjectError, match=said):
+        try_out(_written(tmp_path, AT_IMPORT, code))

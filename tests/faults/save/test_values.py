@@ -192,7 +192,7 @@ def _save(trial: SaveTrial, value: object) -> Exception | None:
 @contextlib.contextmanager
 def _handing_over(world: World, value: object) -> Iterator[None]:
     """Have the subject's save get `value`: for `World.boot`, None means what was measured."""
-    module: Any = world.subject._instances[-1]
+    module: Any = world.subject.instances[-1]
     function = module.maybe_save_startup_plan
     module.maybe_save_startup_plan = lambda worker, _: function(worker, value)
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from typing import TYPE_CHECKING, Final, final
 
 from startup_plan.harness.stubs.worker import (
@@ -58,7 +57,7 @@ class SubjectPlan:
         self._subject = subject
         self._simulation = simulation
         self._bench = bench
-        self._module: ModuleType | None = None
+        self._is_new = True
 
     def worker(self, report: Report) -> SimulatedWorker:
         """The worker that the subject sees, its weights loaded."""
@@ -119,13 +118,11 @@ class SubjectPlan:
             report.log += [message for _, message in self._simulation.log[told:]]
 
     def _modules(self) -> ModuleType:
-        """The subject's modules, as this boot left them, where late imports find them."""
-        if self._module is None:
-            self._module = self._subject.fresh()
-        else:
-            for unit, instance in zip(self._subject._units, self._subject._instances, strict=True):
-                sys.modules[unit.name] = instance
-        return self._module
+        """The subject's modules as this boot left them; the first call is that of a new process."""
+        if self._is_new:
+            self._is_new = False
+            return self._subject.fresh()
+        return self._subject.resume()
 
     @contextlib.contextmanager
     def _environment(self) -> Iterator[None]:

@@ -107,7 +107,7 @@ class KernelSave:
         """Boot to the save; give what the subject raised, "" if nothing."""
         trial = self.trial
         # Executed anew, so that functions of `os` which it binds are those of this process.
-        trial.world.subject._pristine = None
+        trial.world.subject.forget()
         with trial._beside(NEIGHBOUR):
             return _raised(trial.world.boot(trial.engine, during_save=window, suggestion=NEW))
 
@@ -204,7 +204,7 @@ def make_old(path: str, seconds: float) -> None:
 
 def save_plainly(trial: SaveTrial) -> str:
     """Save `NEW` in this process, onto the disk as it is; give what the subject raised."""
-    trial.world.subject._pristine = None
+    trial.world.subject.forget()
     with trial._beside(NEIGHBOUR):
         return _raised(trial.world.boot(trial.engine, suggestion=NEW))
 

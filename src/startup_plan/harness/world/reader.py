@@ -196,19 +196,15 @@ class Reader:
         world.simulation.current_device = self._index
         world.simulation.log, world.simulation.queries = [], []
         self._device.tenants = self._tenants
-        if during is not None:
-            # Names that the subject has bound at import must be those of the faulty system.
-            world.subject._pristine = None
+        # Names that the subject has bound at import must be those of the faulty system.
+        apart = contextlib.nullcontext() if during is None else world.subject.apart()
         try:
-            with during or contextlib.nullcontext():
+            with apart, during or contextlib.nullcontext():
                 world.subject.fresh().maybe_apply_startup_plan(self._worker)
         except MissingFunctionError:
             raise
         except Exception as error:
             return Reading(None, error)
-        finally:
-            if during is not None:
-                world.subject._pristine = None
         return Reading(self._worker.cache_config.kv_cache_memory_bytes, None)
 
     @property

@@ -10,9 +10,7 @@ import pytest
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.real_vllm.order import UTILIZATION, Load, RankOrder, RankReport
-from startup_plan.harness.stubs.state import GIB, MIB
-from startup_plan.harness.world.outcome import gib
-from startup_plan.harness.world.physics import SAFETY_BUFFER
+from startup_plan.harness.stubs.units import GIB, MIB, SAFETY_BUFFER, gib
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -21,8 +21,7 @@ from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import intrude_at, kill_at, recording
 from startup_plan.harness.operations.save_trial import SaveTrial
-from startup_plan.harness.stubs.state import GIB
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import GIB, gib
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,8 +12,7 @@ import pytest
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.save_trial import NEW, OLD, SaveTrial
-from startup_plan.harness.stubs.state import GIB
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import GIB, gib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

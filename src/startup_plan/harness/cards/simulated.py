@@ -6,9 +6,11 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, ClassVar, final
 
+from startup_plan.harness.stubs.units import SAFETY_BUFFER
+
 from .card import LAST, Card
 from .engine import live
-from .memory import SAFETY_BUFFER, CardMemoryError, SimulatedMemory
+from .memory import CardMemoryError, SimulatedMemory
 from .order import Order, Report
 from .subject_plan import SubjectPlan
 

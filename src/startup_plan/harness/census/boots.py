@@ -14,7 +14,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any, Final
 
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.world import FLAG, ROOT
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import GIB
 
 if TYPE_CHECKING:
     from startup_plan.harness.world.engine import Engine

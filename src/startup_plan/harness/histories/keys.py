@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.stubs import configs as stub_configs
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.engine import UTILIZATION, Engine
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import FLAG, ROOT, World

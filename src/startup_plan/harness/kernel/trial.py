@@ -11,7 +11,7 @@ from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import recording
 from startup_plan.harness.operations.interposer import patched
 from startup_plan.harness.operations.save_trial import NEIGHBOUR, NEW, OLD
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.reader import Reader, Saved, plain_engine, save_plan
 
 from .events import of_operations

@@ -20,7 +20,7 @@ from unittest import mock
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import recording
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.reader import Reader, plain_engine
 
 from .children import Jostled, run_together

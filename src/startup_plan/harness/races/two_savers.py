@@ -21,8 +21,7 @@ from unittest import mock
 
 from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.stubs.state import GIB
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import GIB, gib
 from startup_plan.harness.world.reader import Reader, plain_engine
 
 from .sequencer import Leg, Stage, nested

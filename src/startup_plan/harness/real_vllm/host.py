@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 
 from .order import BootOrder, RankReport
 from .zygote import READY

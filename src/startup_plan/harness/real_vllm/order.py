@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, final
 
-from startup_plan.harness.stubs.state import GIB, MIB
+from startup_plan.harness.stubs.units import GIB, MIB
 
 ROOT: Final = "VLLM_CACHE_ROOT"
 FLAG: Final = "VLLM_ENABLE_STARTUP_PLAN"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.stubs import configs as stub_configs
+from startup_plan.harness.stubs.units import gib
 
 from .engine import Engine
-from .outcome import gib
 from .subject import MissingFunctionError
 
 if TYPE_CHECKING:

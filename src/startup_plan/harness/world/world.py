@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs import modules as stub_modules
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
+from startup_plan.harness.stubs.units import SAFETY_BUFFER
 from startup_plan.harness.stubs.worker import (
     Footprint,
     MemorySnapshot,
@@ -300,7 +301,7 @@ class World:
         if cache.kv_cache_memory_bytes is not None:
             return
         # As the released worker: graphs are counted as estimate and as taken (BOOT-08).
-        result.suggestion = result.kv - graphs - physics.SAFETY_BUFFER
+        result.suggestion = result.kv - graphs - SAFETY_BUFFER
         handed = result.suggestion if suggestion is None else suggestion
         try:
             with during_save or contextlib.nullcontext():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from startup_plan.harness.stubs.worker import (
     Footprint,
@@ -19,6 +19,7 @@ from startup_plan.harness.stubs.worker import (
     StubDevice,
 )
 from startup_plan.harness.world.engine import UTILIZATION, Engine
+from startup_plan.support.environment import FLAG, ROOT, flag_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from startup_plan.harness.world.subject import Subject
 
     from .order import Order, Report
-
-FLAG: Final = "VLLM_ENABLE_STARTUP_PLAN"
-ROOT: Final = "VLLM_CACHE_ROOT"
 
 
 @final
@@ -127,9 +125,7 @@ class SubjectPlan:
     @contextlib.contextmanager
     def _environment(self) -> Iterator[None]:
         before = {name: os.environ.pop(name, None) for name in (FLAG, ROOT)}
-        os.environ[ROOT] = self._order.cache_root
-        if self._order.enabled is not None:
-            os.environ[FLAG] = "1" if self._order.enabled else "0"
+        os.environ.update({ROOT: self._order.cache_root, **flag_value(self._order.enabled)})
         try:
             yield
         finally:

@@ -9,12 +9,12 @@ each time with the subject's modules and the worker as a new process would have 
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs.units import gib
+from startup_plan.support.plan_files import key_of
 
 from .engine import Engine
 from .subject import MissingFunctionError
@@ -69,7 +69,7 @@ class Saved(NamedTuple):
     @property
     def key(self) -> str:
         """The key, as the name of the file gives it (KEY-15)."""
-        return os.path.basename(self.path).removeprefix("startup_plan_").removesuffix(".json")
+        return key_of(self.path)
 
     def __str__(self) -> str:
         """How stories call it."""

@@ -16,7 +16,7 @@ from startup_plan.harness.cards.card import CardBusyError
 from startup_plan.harness.cards.processes import CudaCard, HostCard, ProcessCard
 from startup_plan.harness.session.card_figures import keep
 from startup_plan.harness.session.witness import account_of
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 from startup_plan.support.line_child import ChildError, Nursery
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ import pytest
 from startup_plan.harness.cards.crowd_scenarios import ALL
 from startup_plan.harness.cards.simulated import SimulatedCard
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.stubs.state import GIB, MIB, Device
+from startup_plan.harness.stubs.state import Device
+from startup_plan.harness.stubs.units import GIB, MIB
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
 from startup_plan.harness.zoo import catalogue

@@ -10,7 +10,8 @@ import pytest
 from startup_plan.harness.cards.crowd_scenarios import MADE_UP
 from startup_plan.harness.cards.simulated import SimulatedCard
 from startup_plan.harness.session.card_figures import keep
-from startup_plan.harness.stubs.state import GIB, MIB, Device
+from startup_plan.harness.stubs.state import Device
+from startup_plan.harness.stubs.units import GIB, MIB
 
 if TYPE_CHECKING:
     from startup_plan.harness.session.fixtures import Tally, WorldFactory

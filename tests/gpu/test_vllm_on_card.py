@@ -17,7 +17,7 @@ import pytest
 from startup_plan.harness.cards.processes import nvidia_smi
 from startup_plan.harness.real_vllm import tiny_models
 from startup_plan.harness.real_vllm.server import Server
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import GIB
 
 if TYPE_CHECKING:
     from pathlib import Path

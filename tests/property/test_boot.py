@@ -18,7 +18,7 @@ from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.histories.judges import ESTIMATE, PROFILE
 from startup_plan.harness.histories.scenes import SPOILERS, changed_settings, must_boot, spoil, tale
 from startup_plan.harness.stubs import configs as stub_configs
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.engine import UTILIZATION, Engine
 
 if TYPE_CHECKING:

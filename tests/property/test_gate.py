@@ -24,9 +24,8 @@ from startup_plan.harness.histories.scenes import (
     tale,
     watching,
 )
-from startup_plan.harness.stubs.state import GIB, MIB
+from startup_plan.harness.stubs.units import GIB, MIB, gib
 from startup_plan.harness.world.engine import UTILIZATION, Engine
-from startup_plan.harness.world.outcome import gib
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,8 @@ import pytest
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.histories import keys
 from startup_plan.harness.stubs import configs as stub_configs
-from startup_plan.harness.stubs.state import GIB, Device
+from startup_plan.harness.stubs.state import Device
+from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.engine import Engine
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.histories import keys
 from startup_plan.harness.stubs.state import Device
+from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.engine import UTILIZATION, Engine
-from startup_plan.harness.world.outcome import gib
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,8 @@ import pytest
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.histories import keys
-from startup_plan.harness.stubs.state import GIB, MIB, Device
+from startup_plan.harness.stubs.state import Device
+from startup_plan.harness.stubs.units import GIB, MIB
 from startup_plan.harness.world.engine import Engine
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.histories import keys
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs import modules as stub_modules
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.engine import UTILIZATION, Engine
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.histories.scenes import must_boot, spoil, tale
 from startup_plan.harness.operations.faults import fail_at
 from startup_plan.harness.operations.interposer import patched
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.engine import UTILIZATION, Engine
 
 if TYPE_CHECKING:

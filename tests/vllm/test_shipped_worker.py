@@ -9,9 +9,9 @@ import pytest
 
 from startup_plan.harness.real_vllm.group_scenes import ODD, SHAPES, Group
 from startup_plan.harness.real_vllm.host import Booter, RealHost
-from startup_plan.harness.real_vllm.order import UTILIZATION, Load
-from startup_plan.harness.stubs.state import GIB
-from startup_plan.harness.world.physics import SAFETY_BUFFER
+from startup_plan.harness.real_vllm.order import Load
+from startup_plan.harness.stubs.units import GIB, SAFETY_BUFFER
+from startup_plan.harness.world.engine import UTILIZATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.real_vllm.order import UTILIZATION, Load, RankOrder, RankReport
-from startup_plan.harness.stubs.state import GIB, MIB
-from startup_plan.harness.world.outcome import gib
-from startup_plan.harness.world.physics import SAFETY_BUFFER
+from startup_plan.harness.real_vllm.order import Load, RankOrder, RankReport
+from startup_plan.harness.stubs.units import GIB, MIB, SAFETY_BUFFER, gib
+from startup_plan.harness.world.engine import UTILIZATION
+from startup_plan.support.plan_files import names_in, plan_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -126,8 +126,8 @@ def test_a_boot_that_applies_saves_nothing(host: RealHost, tally: Tally) -> None
 
 def _contents(host: RealHost) -> dict[str, tuple[int, int, bytes]]:
     found = {}
-    for name in sorted(os.listdir(host.plan_folder)) if host.plans() else []:
-        path = os.path.join(host.plan_folder, name)
+    for name in names_in(plan_folder(host.cache_root)):
+        path = os.path.join(plan_folder(host.cache_root), name)
         status = os.stat(path)
         with open(path, "rb") as stream:
             found[name] = (status.st_ino, status.st_mtime_ns, stream.read())

@@ -12,12 +12,14 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Final
 
+from startup_plan.support.environment import ROOT
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 FOLDERS: Final[Mapping[str, str]] = {
-    "VLLM_CACHE_ROOT": "vllm",
+    ROOT: "vllm",
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "TRITON_CACHE_DIR": "triton",
     "TORCH_EXTENSIONS_DIR": "torch_extensions",

@@ -6,9 +6,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from startup_plan.support.environment import FLAG
+
 from .caches import FOLDERS, cache_environment
 from .errors import RefusalError
-from .phases import DISABLE_CACHE, ENABLE_PLAN, FORCE_LOAD
+from .phases import DISABLE_CACHE, FORCE_LOAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +23,7 @@ MARKER: Final = "STARTUP_PLAN_BENCH_RUN"
 
 LEFT_OUT: Final = "(left out)"
 
-_OWN: Final = frozenset({DISABLE_CACHE, ENABLE_PLAN, FORCE_LOAD, MARKER, *FOLDERS})
+_OWN: Final = frozenset({DISABLE_CACHE, FLAG, FORCE_LOAD, MARKER, *FOLDERS})
 _SECRET: Final = re.compile(
     r"token|secret|passw|passphrase|credential|auth|cookie|private"
     r"|(?:^|[_-])(?:api|access|account|signing|encryption)?[_-]?keys?(?:$|[_-])"

@@ -6,13 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from startup_plan.support.environment import FLAG
+
 from .errors import RefusalError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DISABLE_CACHE: Final = "VLLM_DISABLE_COMPILE_CACHE"
-ENABLE_PLAN: Final = "VLLM_ENABLE_STARTUP_PLAN"
 FORCE_LOAD: Final = "VLLM_FORCE_AOT_LOAD"
 
 
@@ -41,7 +42,7 @@ class Phase:
 def _settings(*, disable_cache: int = 0, plan: int = 0, force_load: int = 0) -> dict[str, str]:
     return {
         DISABLE_CACHE: str(disable_cache),
-        ENABLE_PLAN: str(plan),
+        FLAG: str(plan),
         FORCE_LOAD: str(force_load),
     }
 

@@ -17,7 +17,7 @@ from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.damage import json_variants, variants
 from startup_plan.harness.damage.sweep import Sweep, sweep
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.reader import plain_engine, save_plan
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import fail_at
-from startup_plan.harness.stubs.state import MIB
+from startup_plan.harness.stubs.units import MIB
 from startup_plan.harness.world.fake_disk import fake_world
 from startup_plan.harness.world.reader import Reader, plain_engine, save_plan
 from startup_plan.support.isolated import drop_override, run_isolated

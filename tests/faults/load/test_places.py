@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.stubs.state import MIB
+from startup_plan.harness.stubs.units import MIB
 from startup_plan.harness.world.fake_disk import SOMEBODY, become, fake_world
 from startup_plan.harness.world.reader import Reader, plain_engine, save_plan
 from startup_plan.support.isolated import drop_override, run_isolated

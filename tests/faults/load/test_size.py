@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.stubs.state import GIB, MIB
+from startup_plan.harness.stubs.units import GIB, MIB
 from startup_plan.harness.world.reader import Reader, plain_engine, save_plan
 from startup_plan.support.isolated import run_isolated
 

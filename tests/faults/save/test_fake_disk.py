@@ -13,9 +13,9 @@ import pytest
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import EndlessError
 from startup_plan.harness.operations.save_trial import NEIGHBOUR, NEW, OLD
+from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.engine import Engine
 from startup_plan.harness.world.fake_disk import fake_world
-from startup_plan.harness.world.outcome import gib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ import pytest
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.save_trial import NEW, OLD, SaveTrial
+from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.engine import Engine
-from startup_plan.harness.world.outcome import gib
 from startup_plan.harness.world.world import World
 from startup_plan.support.scratch import fastest_folder, scratch_folder
 

@@ -11,7 +11,7 @@ import pytest
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.save_trial import NEW, SaveTrial
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 
 if TYPE_CHECKING:
     from collections.abc import Callable

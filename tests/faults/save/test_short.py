@@ -10,7 +10,7 @@ import pytest
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import short_writes
 from startup_plan.harness.operations.save_trial import NEW, OLD, SaveTrial
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 from unittest import mock
 
 import pytest
@@ -21,8 +21,7 @@ from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import intrude_at, kill_at, recording
 from startup_plan.harness.operations.save_trial import SaveTrial
-from startup_plan.harness.stubs.state import GIB
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import GIB, gib
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,7 +88,7 @@ class Pair:
         """
         self.trial = SaveTrial(world, over_old=over_old)
         self.values = (LONG, SHORT) if a_is_longer else (SHORT, LONG)
-        self._modules_of_b: tuple[Any, Any] = ([], None)
+        self._subject_of_b = world.subject.twin()
         self.trial.put_back()
         self._before = self._traits()
         self.trial.save(value=self.values[0], neighbour=A_NEIGHBOUR)
@@ -174,16 +173,14 @@ class Pair:
     @contextlib.contextmanager
     def _in_another_process(self) -> Iterator[None]:
         """Give A its environment, modules and log back after B has used the names for its own."""
-        simulation, subject = self.trial.world.simulation, self.trial.world.subject
+        world, simulation = self.trial.world, self.trial.world.simulation
         modules, environ = dict(sys.modules), dict(os.environ)
         log, queries = simulation.log, simulation.queries
-        modules_of_a = subject._instances, subject._pristine
-        subject._instances, subject._pristine = self._modules_of_b
+        subject_of_a, world.subject = world.subject, self._subject_of_b
         try:
             yield
         finally:
-            self._modules_of_b = subject._instances, subject._pristine
-            subject._instances, subject._pristine = modules_of_a
+            world.subject = subject_of_a
             simulation.log, simulation.queries = log, queries
             sys.modules.update(modules)
             os.environ.update(environ)

@@ -12,8 +12,7 @@ import pytest
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.save_trial import NEW, OLD, SaveTrial
-from startup_plan.harness.stubs.state import GIB
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import GIB, gib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,7 +191,7 @@ def _save(trial: SaveTrial, value: object) -> Exception | None:
 @contextlib.contextmanager
 def _handing_over(world: World, value: object) -> Iterator[None]:
     """Have the subject's save get `value`: for `World.boot`, None means what was measured."""
-    module: Any = world.subject._instances[-1]
+    module: Any = world.subject.instances[-1]
     function = module.maybe_save_startup_plan
     module.maybe_save_startup_plan = lambda worker, _: function(worker, value)
     try:

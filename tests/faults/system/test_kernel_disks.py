@@ -21,8 +21,8 @@ from startup_plan.harness.kernel.disks import (
 )
 from startup_plan.harness.kernel.trial import damage_of, save_plainly
 from startup_plan.harness.operations.save_trial import NEIGHBOUR, NEW, OLD, SaveTrial
+from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.engine import Engine
-from startup_plan.harness.world.outcome import gib
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.kernel.trace import OPENS, READS
 from startup_plan.harness.kernel.trial import READ_ERRORS, KernelLoad
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.reader import shown
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from startup_plan.harness.contract import profiles
 from startup_plan.harness.kernel.trace import BOOKKEEPING, REMOVES
 from startup_plan.harness.kernel.trial import KernelSave, damage_of, make_old, raise_worst
 from startup_plan.harness.operations.save_trial import NEW, OLD, SaveTrial, errors
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 
 if TYPE_CHECKING:
     from startup_plan.harness.kernel.trace import Call

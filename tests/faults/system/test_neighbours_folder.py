@@ -19,7 +19,7 @@ from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import intrude_at
 from startup_plan.harness.operations.neighbours import Victims
 from startup_plan.harness.operations.save_trial import NEW, OLD, SaveTrial
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 
 if TYPE_CHECKING:
     from collections.abc import Callable

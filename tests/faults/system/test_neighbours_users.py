@@ -16,8 +16,7 @@ import pytest
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.save_trial import NEW, OLD, SaveTrial
 from startup_plan.harness.races.two_savers import A_NEIGHBOUR, SHORT, SavingBoot
-from startup_plan.harness.stubs.state import MIB
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import MIB, gib
 from startup_plan.harness.world.reader import Reader, plain_engine, save_plan
 from startup_plan.harness.world.world import World
 from startup_plan.support.isolated import run_isolated

@@ -14,7 +14,7 @@ import pytest
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.races.sequencer import Leg
 from startup_plan.harness.races.two_savers import OLD, TWO_PIDS, TwoSavers
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,8 @@ from startup_plan.harness.cards.engine import live
 from startup_plan.harness.cards.inside import bench
 from startup_plan.harness.cards.order import Order, Report
 from startup_plan.harness.cards.subject_plan import SubjectPlan
-from startup_plan.harness.stubs.state import MIB, Runtime, Simulation
+from startup_plan.harness.stubs.state import Runtime, Simulation
+from startup_plan.harness.stubs.units import MIB
 from startup_plan.harness.world.loading import load_subject
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pytest
 from startup_plan.harness.cards.driver import DriverMemory, NoDriverError
 from startup_plan.harness.cards.inside import Holder
 from startup_plan.harness.cards.memory import CardMemoryError
-from startup_plan.harness.stubs.state import GIB, MIB
+from startup_plan.harness.stubs.units import GIB, MIB
 
 if TYPE_CHECKING:
     import ctypes

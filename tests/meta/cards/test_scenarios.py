@@ -15,7 +15,8 @@ from startup_plan.harness.cards.memory import SimulatedMemory
 from startup_plan.harness.cards.processes import HostCard
 from startup_plan.harness.cards.simulated import SimulatedCard
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.stubs.state import GIB, Device
+from startup_plan.harness.stubs.state import Device
+from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
 from startup_plan.harness.zoo import catalogue

@@ -7,7 +7,7 @@ import dataclasses
 import json
 
 from startup_plan.harness.real_vllm.order import BootOrder, Card, Load, RankOrder, RankReport
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import GIB
 
 
 def test_an_order_survives_the_journey() -> None:

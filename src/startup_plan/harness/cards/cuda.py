@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib
 from typing import Any, Final, final
 
-from startup_plan.harness.stubs.state import MIB
+from startup_plan.harness.stubs.units import MIB, SAFETY_BUFFER
 
-from .memory import SAFETY_BUFFER, CardMemoryError
+from .memory import CardMemoryError
 
 _CHUNK: Final = 32 * MIB
 _WORD: Final = 8

@@ -11,9 +11,9 @@ import ctypes
 import os
 from typing import Any, Final, final
 
-from startup_plan.harness.stubs.state import MIB
+from startup_plan.harness.stubs.units import MIB, SAFETY_BUFFER
 
-from .memory import SAFETY_BUFFER, CardMemoryError
+from .memory import CardMemoryError
 
 _LIBRARIES: Final = ("libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1", "libcuda.so")
 _OUT_OF_MEMORY: Final = 2

@@ -15,7 +15,7 @@ import mmap
 import os
 from typing import TYPE_CHECKING, Final, final
 
-from startup_plan.harness.stubs.state import MIB
+from startup_plan.harness.stubs.units import MIB
 
 from .memory import CardMemoryError, rounded
 

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Protocol, final
 
-from startup_plan.harness.stubs.state import MIB
+from startup_plan.harness.stubs.units import SAFETY_BUFFER
 
 if TYPE_CHECKING:
     from startup_plan.harness.stubs.state import Device
-
-SAFETY_BUFFER: Final = 150 * MIB
-"""What vLLM's worker takes off the value that it hands over (`gpu_worker.py`); bytes."""
 
 
 class CardMemoryError(Exception):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 
 STAGES: Final = (
     "snapshot",

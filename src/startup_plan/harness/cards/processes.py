@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self, final
 
-from startup_plan.harness.stubs.state import MIB
+from startup_plan.harness.stubs.units import MIB
 from startup_plan.support.line_child import Child, Nursery, spawn
 
 from . import host as card_host

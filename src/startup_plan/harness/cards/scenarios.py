@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 
 from .card import GRAPHS, CardBusyError
 

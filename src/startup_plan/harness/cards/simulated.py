@@ -4,21 +4,20 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 from typing import TYPE_CHECKING, ClassVar, final
 
-from startup_plan.harness.stubs.state import activate
-from startup_plan.harness.world.subject import Subject
+from startup_plan.harness.stubs.units import SAFETY_BUFFER
 
 from .card import LAST, Card
 from .engine import live
-from .memory import SAFETY_BUFFER, CardMemoryError, SimulatedMemory
+from .memory import CardMemoryError, SimulatedMemory
 from .order import Order, Report
 from .subject_plan import SubjectPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from startup_plan.harness.world.subject import Subject
     from startup_plan.harness.world.world import World
 
 
@@ -134,12 +133,4 @@ class SimulatedCard(Card):
 
     def _subject(self) -> Subject:
         """The subject, in modules that no other boot is using at the same time."""
-        if self._idle:
-            return self._idle.pop()
-        version, known = importlib.metadata.version, self.world.subject
-        try:
-            return Subject(known.name, known._units, known.sha256, known.version)
-        finally:
-            # Trying it out puts the world's own stand-ins away.
-            importlib.metadata.version = version
-            activate(self.world.simulation)
+        return self._idle.pop() if self._idle else self.world.subject.twin()

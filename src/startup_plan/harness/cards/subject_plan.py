@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from startup_plan.harness.stubs.worker import (
     Footprint,
@@ -20,6 +19,7 @@ from startup_plan.harness.stubs.worker import (
     StubDevice,
 )
 from startup_plan.harness.world.engine import UTILIZATION, Engine
+from startup_plan.support.environment import FLAG, ROOT, flag_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from startup_plan.harness.world.subject import Subject
 
     from .order import Order, Report
-
-FLAG: Final = "VLLM_ENABLE_STARTUP_PLAN"
-ROOT: Final = "VLLM_CACHE_ROOT"
 
 
 @final
@@ -58,7 +55,7 @@ class SubjectPlan:
         self._subject = subject
         self._simulation = simulation
         self._bench = bench
-        self._module: ModuleType | None = None
+        self._is_new = True
 
     def worker(self, report: Report) -> SimulatedWorker:
         """The worker that the subject sees, its weights loaded."""
@@ -119,20 +116,16 @@ class SubjectPlan:
             report.log += [message for _, message in self._simulation.log[told:]]
 
     def _modules(self) -> ModuleType:
-        """The subject's modules, as this boot left them, where late imports find them."""
-        if self._module is None:
-            self._module = self._subject.fresh()
-        else:
-            for unit, instance in zip(self._subject._units, self._subject._instances, strict=True):
-                sys.modules[unit.name] = instance
-        return self._module
+        """The subject's modules as this boot left them; the first call is that of a new process."""
+        if self._is_new:
+            self._is_new = False
+            return self._subject.fresh()
+        return self._subject.resume()
 
     @contextlib.contextmanager
     def _environment(self) -> Iterator[None]:
         before = {name: os.environ.pop(name, None) for name in (FLAG, ROOT)}
-        os.environ[ROOT] = self._order.cache_root
-        if self._order.enabled is not None:
-            os.environ[FLAG] = "1" if self._order.enabled else "0"
+        os.environ.update({ROOT: self._order.cache_root, **flag_value(self._order.enabled)})
         try:
             yield
         finally:

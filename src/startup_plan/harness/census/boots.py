@@ -14,8 +14,9 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any, Final
 
-from startup_plan.harness.stubs.state import GIB
-from startup_plan.harness.world.world import FLAG, ROOT
+from startup_plan.harness.stubs.units import GIB
+from startup_plan.support.environment import FLAG, ROOT
+from startup_plan.support.plan_files import is_plan, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,9 +31,6 @@ _TOTAL: Final = 1024 * GIB
 _FREE: Final = 1000 * GIB
 _MEASURED: Final = 3 * GIB
 """So little that it stays within any utilization that a configuration may be given."""
-
-_PREFIX: Final = "startup_plan_"
-_SUFFIX: Final = ".json"
 
 
 class NoKeyError(Exception):
@@ -111,10 +109,10 @@ class Boots:
             except Exception as error:
                 raise NoKeyError(f"{type(error).__name__}: {error}"[:300]) from None
         names = [name for _, _, files in os.walk(self._root) for name in files]
-        plans = [name for name in names if name.startswith(_PREFIX) and name.endswith(_SUFFIX)]
+        plans = [name for name in names if is_plan(name)]
         if len(plans) != 1:
             raise NoKeyError(self._heard.last or "nothing was saved")
-        return plans[0][len(_PREFIX) : -len(_SUFFIX)]
+        return key_of(plans[0])
 
     def _empty(self) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -36,9 +36,7 @@ FOUND: Final = 77
 
 def instrument(subject: Subject, patch_code: Callable[..., Any]) -> None:
     """Let the fuzzer see which branches of the subject an input takes."""
-    for unit in subject._units:
-        unit.code = patch_code(unit.code, trace_dataflow=True, nested=True)
-    subject._pristine = None
+    subject.recompile(lambda code: patch_code(code, trace_dataflow=True, nested=True))
 
 
 def target(bench: Bench, saved: Saved) -> Callable[[bytes], object]:

@@ -14,7 +14,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple, Self, final
 
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.reader import Reader, Reading
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import GIB
+from startup_plan.support.plan_files import is_plan
 
 if TYPE_CHECKING:
     from startup_plan.harness.world.engine import Engine
@@ -199,11 +200,6 @@ class History:
         before, self._files = self._files, found
         names = before.keys() | found.keys()
         return changed | {name for name in names if before.get(name) != found.get(name)}
-
-
-def is_plan(name: str) -> bool:
-    """Whether a file of this name can be a plan (KEY-15)."""
-    return name.startswith("startup_plan_") and name.endswith(".json")
 
 
 def short(number: Any) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 
 from .history import short
 

@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final, final
 
 from startup_plan.harness.stubs import configs as stub_configs
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.engine import UTILIZATION
 
 from . import keys

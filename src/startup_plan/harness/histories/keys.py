@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.stubs import configs as stub_configs
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.engine import UTILIZATION, Engine
 from startup_plan.harness.world.loading import load_subject
-from startup_plan.harness.world.world import FLAG, ROOT, World
+from startup_plan.harness.world.world import World
+from startup_plan.support import plan_files
+from startup_plan.support.environment import FLAG, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -50,8 +52,6 @@ PROCESS_LOCAL: Final = (
 SAME_HASH: Final = "c0ffee0000"
 """A config hash for engines whose settings must show in the key without its help."""
 
-_PREFIX: Final = "startup_plan_"
-_SUFFIX: Final = ".json"
 _NOT_VARIED: Final = frozenset({FLAG, ROOT, "VLLM_PORT"})
 
 
@@ -130,11 +130,9 @@ def saved_name(world: World) -> str | None:
     A plan with another name or in another folder (KEY-15) is told by its path below the root.
     """
     names = world.files()
-    if len(names) == 1 and names[0].startswith(_PREFIX) and names[0].endswith(_SUFFIX):
-        return names[0][len(_PREFIX) : -len(_SUFFIX)]
-    plans = [os.path.basename(path) for path in world.plans()]
+    plans = [name for name in names if plan_files.is_plan(name)]
     if len(plans) == 1:
-        return plans[0][len(_PREFIX) : -len(_SUFFIX)]
+        return plan_files.key_of(plans[0])
     found = [
         os.path.relpath(os.path.join(folder, name), world.cache_root)
         for folder, _, files in os.walk(world.cache_root)

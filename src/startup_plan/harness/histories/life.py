@@ -25,7 +25,7 @@ from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import Trace, kill_at
 from startup_plan.harness.operations.interposer import patched
 from startup_plan.harness.stubs import configs as stub_configs
-from startup_plan.harness.stubs.state import GIB, MIB
+from startup_plan.harness.stubs.units import GIB, MIB
 from startup_plan.harness.world.engine import UTILIZATION, Engine
 from startup_plan.harness.world.reader import OPTIONAL, stripped
 

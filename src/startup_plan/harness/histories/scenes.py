@@ -11,7 +11,7 @@ from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import recording
 from startup_plan.harness.operations.interposer import patched
 from startup_plan.harness.stubs import configs as stub_configs
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -11,7 +11,7 @@ from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import recording
 from startup_plan.harness.operations.interposer import patched
 from startup_plan.harness.operations.save_trial import NEIGHBOUR, NEW, OLD
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.reader import Reader, Saved, plain_engine, save_plan
 
 from .events import of_operations
@@ -107,7 +107,7 @@ class KernelSave:
         """Boot to the save; give what the subject raised, "" if nothing."""
         trial = self.trial
         # Executed anew, so that functions of `os` which it binds are those of this process.
-        trial.world.subject._pristine = None
+        trial.world.subject.forget()
         with trial._beside(NEIGHBOUR):
             return _raised(trial.world.boot(trial.engine, during_save=window, suggestion=NEW))
 
@@ -204,7 +204,7 @@ def make_old(path: str, seconds: float) -> None:
 
 def save_plainly(trial: SaveTrial) -> str:
     """Save `NEW` in this process, onto the disk as it is; give what the subject raised."""
-    trial.world.subject._pristine = None
+    trial.world.subject.forget()
     with trial._beside(NEIGHBOUR):
         return _raised(trial.world.boot(trial.engine, suggestion=NEW))
 

@@ -153,15 +153,15 @@ def patched(root: str | os.PathLike[str], subject: Subject | None = None) -> Ite
         subject: what will boot; it is executed within, even if its modules could be used again, so
             that functions of `os` which it binds when it is imported are seen as well.
     """
-    if subject is not None and not _executed_within.issuperset(subject._instances):
-        subject._pristine = None
+    if subject is not None and not _executed_within.issuperset(subject.instances):
+        subject.forget()
     with _Bystander(root) as bystander:
         try:
             yield
         finally:
             bystander.bury()
             if subject is not None:
-                _executed_within.update(subject._instances)
+                _executed_within.update(subject.instances)
 
 
 _executed_within: Final[weakref.WeakSet[ModuleType]] = weakref.WeakSet()

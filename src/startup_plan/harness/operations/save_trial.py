@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import GIB, gib
 from startup_plan.harness.world.engine import Engine
-from startup_plan.harness.world.outcome import gib
 
 from .faults import ERRORS, EndlessError, Trace, fail_at, kill_at, recording
 from .interposer import patched

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import fail_at, kill_at, recording
 from startup_plan.harness.operations.interposer import patched
-from startup_plan.harness.stubs.state import GIB
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import GIB, gib
 from startup_plan.harness.world.reader import Reader, plain_engine
 
 from .disk import crash_states

@@ -20,7 +20,7 @@ from unittest import mock
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import recording
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.reader import Reader, plain_engine
 
 from .children import Jostled, run_together
@@ -130,9 +130,8 @@ class Crowd:
         """
         world, device = self._world, self._world.devices[0]
         self._exit.callback(setattr, device, "tenants", device.tenants)
-        self._exit.callback(setattr, world.subject, "_pristine", None)
         if self._same_pid:
-            world.subject._pristine = None
+            self._exit.enter_context(world.subject.apart())
             self._exit.enter_context(mock.patch.object(os, "getpid", return_value=ONE_PID[0]))
         self._reader = self._exit.enter_context(Reader(world, self._engine))
         try:
@@ -230,7 +229,7 @@ class Crowd:
 
         def get_ready() -> Callable[[], Seen]:
             # Its modules are executed within, so that all of their operations are seen.
-            self._world.subject._pristine = None
+            self._world.subject.forget()
             jostled = Jostled(self._root, call).__enter__()
             jostled.fatal = fatal
             boot = self._boot(OLD)

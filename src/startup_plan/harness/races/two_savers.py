@@ -16,14 +16,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 from unittest import mock
 
 from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.stubs.state import GIB
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import GIB, gib
 from startup_plan.harness.world.reader import Reader, plain_engine
 
 from .sequencer import Leg, Stage, nested
@@ -88,7 +86,7 @@ class SavingBoot:
             self._worker = world.worker(engine)
         self._config = self._worker.vllm_config
         self._pristine = [(thing, dict(vars(thing))) for thing in (self._worker, self._config)]
-        self._modules: tuple[list[Any], Any] = ([], None)
+        self._subject = world.subject.twin()
         self._module: Any = None
 
     def get_ready(self) -> None:
@@ -101,8 +99,7 @@ class SavingBoot:
             vars(thing).clear()
             vars(thing).update(state)
         self._config.cache_config.kv_cache_memory_bytes = None
-        with self._own_modules():
-            self._module = self._world.subject.fresh()
+        self._module = self._subject.fresh()
         self.step_in()
         try:
             self._module.maybe_apply_startup_plan(self._worker)
@@ -114,25 +111,13 @@ class SavingBoot:
 
     def step_in(self) -> None:
         """Make this the process that runs: its modules and its memory are what is found."""
-        for module in self._modules[0]:
-            sys.modules[module.__name__] = module
+        self._subject.resume()
         self._device.tenants = self._tenants
         self._world.simulation.log, self._world.simulation.queries = [], []
 
     def save(self) -> None:
         """Let the subject save; once more if it is called again."""
         self._module.maybe_save_startup_plan(self._worker, self.value)
-
-    @contextlib.contextmanager
-    def _own_modules(self) -> Iterator[None]:
-        subject = self._world.subject
-        others = subject._instances, subject._pristine
-        subject._instances, subject._pristine = self._modules
-        try:
-            yield
-        finally:
-            self._modules = subject._instances, subject._pristine
-            subject._instances, subject._pristine = others
 
 
 class Met(NamedTuple):
@@ -196,9 +181,8 @@ class TwoSavers:
         """
         world, device = self._world, self._world.devices[0]
         self._exit.callback(setattr, device, "tenants", device.tenants)
-        self._exit.callback(setattr, world.subject, "_pristine", None)
         # What was executed before might hold the real functions of `os`.
-        world.subject._pristine = None
+        self._exit.enter_context(world.subject.apart())
         self._exit.enter_context(mock.patch.object(os, "getpid", self._getpid))
         self._exit.enter_context(self._stage)
         self._whole = self._exit.enter_context(Reader(world, self._engine))

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, final
 
 from startup_plan.harness.contract.violation import Violation
+from startup_plan.support.plan_files import plans_below
 
 from .order import BootOrder, RankOrder, RankReport
 
@@ -81,9 +82,7 @@ class Group:
 
     def plans_of(self, rank: int) -> list[str]:
         """Paths of the plan files of a rank."""
-        folder = os.path.join(self.root(rank), "startup_plan")
-        names = os.listdir(folder) if os.path.isdir(folder) else []
-        return [os.path.join(folder, name) for name in names if name.endswith(".json")]
+        return plans_below(self.root(rank))
 
 
 def _missing(group: Group) -> dict[str, Any]:

@@ -12,7 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.world.outcome import gib
+from startup_plan.harness.stubs.units import gib
+from startup_plan.support.plan_files import plans_below
 
 from .order import BootOrder, RankReport
 from .zygote import READY
@@ -166,22 +167,9 @@ class RealHost:
         self.cache_root = os.path.join(root, "cache")
         self.story: list[str] = []
 
-    @property
-    def plan_folder(self) -> str:
-        """Where plans are stored (KEY-15)."""
-        return os.path.join(self.cache_root, "startup_plan")
-
     def plans(self) -> list[str]:
         """Paths of the plan files, sorted."""
-        try:
-            names = sorted(os.listdir(self.plan_folder))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return [
-            os.path.join(self.plan_folder, name)
-            for name in names
-            if name.startswith("startup_plan_") and name.endswith(".json")
-        ]
+        return plans_below(self.cache_root)
 
     def order(self, **parts: Any) -> BootOrder:
         """An order for this host; `parts` as `BootOrder` names them."""

@@ -5,13 +5,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, final
+from typing import Any, final
 
-from startup_plan.harness.stubs.state import GIB, MIB
-
-ROOT: Final = "VLLM_CACHE_ROOT"
-FLAG: Final = "VLLM_ENABLE_STARTUP_PLAN"
-UTILIZATION: Final = "cache_config.gpu_memory_utilization"
+from startup_plan.harness.stubs.units import GIB, MIB
 
 
 @final

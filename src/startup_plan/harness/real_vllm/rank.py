@@ -16,9 +16,10 @@ import signal
 from typing import TYPE_CHECKING, Any, Final, final
 
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate, active
+from startup_plan.support.environment import FLAG, ROOT, flag_value
 
 from . import device as real_device
-from .order import FLAG, ROOT, RankReport
+from .order import RankReport
 from .runner import RecordingRunner
 
 if TYPE_CHECKING:
@@ -205,8 +206,7 @@ def _prepare_environment(order: BootOrder, rank: int) -> None:
     os.environ.update(order.environment)
     os.environ[ROOT] = order.of(rank).cache_root or order.cache_root
     os.environ.pop(FLAG, None)
-    if order.enabled is not None:
-        os.environ[FLAG] = "1" if order.enabled else "0"
+    os.environ.update(flag_value(order.enabled))
 
 
 def _leave_groups() -> None:

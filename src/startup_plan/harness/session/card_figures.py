@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, final
 
+from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.verdict.record import clean
-from startup_plan.harness.world.outcome import gib
 
 from .machine import environment
 

@@ -20,7 +20,8 @@ from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, final
 
 from . import configs as stub_configs
-from .state import GIB, active
+from .state import active
+from .units import GIB
 from .worker import DeviceCapability, MemorySnapshot, SimulatedWorker, StubDevice
 
 if TYPE_CHECKING:

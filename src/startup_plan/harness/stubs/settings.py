@@ -19,11 +19,11 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, final
 from zlib import crc32
 
+from .units import GIB, MIB
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-MIB: Final = 1 << 20
-GIB: Final = 1 << 30
 GRAIN: Final = 2 * MIB
 """Device memory comes in pieces of 2 MiB, the block size of the CUDA allocator."""
 

@@ -7,10 +7,9 @@ stub modules hold no state of their own; they ask `active()` each time.
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
-MIB: Final = 2**20
-GIB: Final = 2**30
+from .units import GIB, MIB
 
 
 class SimulatedQueryError(RuntimeError):

@@ -35,18 +35,12 @@ def fake_world(subject: Subject) -> Iterator[World]:
     Args:
         subject: the implementation under test.
     """
-    # Modules that were executed outside hold the functions of the real disk, and the other way
-    # round, so neither kind may be used again on the other side.
-    subject._pristine = None
-    try:
-        with Patcher():
-            os.mkdir(_FOLDER)
-            os.chmod(_FOLDER, 0o777)  # noqa: S103  # of this fake disk
-            become(SOMEBODY)
-            with World(subject, _FOLDER) as world:
-                yield world
-    finally:
-        subject._pristine = None
+    with subject.apart(), Patcher():
+        os.mkdir(_FOLDER)
+        os.chmod(_FOLDER, 0o777)  # noqa: S103  # of this fake disk
+        become(SOMEBODY)
+        with World(subject, _FOLDER) as world:
+            yield world
 
 
 def become(user: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from startup_plan.harness.stubs.state import GIB
+from startup_plan.harness.stubs.units import gib
 
 if TYPE_CHECKING:
     from startup_plan.harness.stubs.worker import SimulatedWorker
@@ -111,12 +111,3 @@ class BootResult:
         if self.out_of_memory:
             end += f" and ran out of memory: needs {gib(self.needed)} of {gib(self.free)} free"
         return f"{head} {end}"
-
-
-def gib(number: int | None) -> str:
-    """`number` bytes for a story: exact where GiB would hide the point."""
-    if number is None:
-        return "nothing"
-    if number % (GIB // 64) and abs(number) < 2**40:
-        return f"{number / GIB:.2f} GiB ({number} bytes)"
-    return f"{number / GIB:.2f} GiB"

@@ -11,16 +11,13 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Final
 
-from startup_plan.harness.stubs.state import GIB, MIB
+from startup_plan.harness.stubs.units import GIB, MIB
 from startup_plan.harness.stubs.worker import Footprint
 
 if TYPE_CHECKING:
     from startup_plan.harness.stubs.state import Device, Runtime
 
     from .engine import Engine
-
-SAFETY_BUFFER: Final = 150 * MIB
-"""What vLLM's worker takes off the value that it saves (`gpu_worker.py`)."""
 
 _STEP: Final = 2 * MIB
 _WEIGHTS: Final = 14 * GIB

@@ -9,14 +9,14 @@ each time with the subject's modules and the worker as a new process would have 
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.stubs import configs as stub_configs
+from startup_plan.harness.stubs.units import gib
+from startup_plan.support.plan_files import key_of
 
 from .engine import Engine
-from .outcome import gib
 from .subject import MissingFunctionError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Saved(NamedTuple):
     @property
     def key(self) -> str:
         """The key, as the name of the file gives it (KEY-15)."""
-        return os.path.basename(self.path).removeprefix("startup_plan_").removesuffix(".json")
+        return key_of(self.path)
 
     def __str__(self) -> str:
         """How stories call it."""
@@ -196,19 +196,15 @@ class Reader:
         world.simulation.current_device = self._index
         world.simulation.log, world.simulation.queries = [], []
         self._device.tenants = self._tenants
-        if during is not None:
-            # Names that the subject has bound at import must be those of the faulty system.
-            world.subject._pristine = None
+        # Names that the subject has bound at import must be those of the faulty system.
+        apart = contextlib.nullcontext() if during is None else world.subject.apart()
         try:
-            with during or contextlib.nullcontext():
+            with apart, during or contextlib.nullcontext():
                 world.subject.fresh().maybe_apply_startup_plan(self._worker)
         except MissingFunctionError:
             raise
         except Exception as error:
             return Reading(None, error)
-        finally:
-            if during is not None:
-                world.subject._pristine = None
         return Reading(self._worker.cache_config.kv_cache_memory_bytes, None)
 
     @property

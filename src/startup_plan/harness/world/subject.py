@@ -9,9 +9,9 @@ again for each boot, unless it can be shown that nothing in them has changed (`f
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
-from dataclasses import dataclass
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -21,7 +21,7 @@ from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activa
 from .freshness import Pristine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 FUNCTIONS: Final = (
     "compute_plan_fingerprint",
@@ -35,7 +35,7 @@ class MissingFunctionError(AssertionError):
 
 
 @final
-@dataclass(slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Unit:
     """One module of a subject: its name, its compiled source, and where it came from."""
 
@@ -76,7 +76,7 @@ class Subject:
         self.sha256 = digest
         self.version = version
         self.missing: tuple[str, ...] = ()
-        self._instances: list[ModuleType] = []
+        self._instances: tuple[ModuleType, ...] = ()
         self._pristine: Pristine | None = None
         with self.out_of_the_way(), stubs_ready():
             module = self._execute()
@@ -88,20 +88,57 @@ class Subject:
         The modules stay in `sys.modules` until the next call, so that late imports find them.
         """
         if self._pristine is not None and self._pristine.renew():
-            for unit, instance in zip(self._units, self._instances, strict=True):
-                sys.modules[unit.name] = instance
-            return self._instances[-1]
+            return self.resume()
         module = self._execute()
         for function in self.missing:
             setattr(module, function, _absent(self.name, function))
         self._pristine = Pristine(self._instances)
         return module
 
+    def resume(self) -> ModuleType:
+        """The module as its process left it, where late imports find its instances again."""
+        for instance in self._instances:
+            sys.modules[instance.__name__] = instance
+        return self._instances[-1]
+
+    @property
+    def instances(self) -> tuple[ModuleType, ...]:
+        """The modules that were executed last, in their order; the subject's own ends them."""
+        return self._instances
+
+    def forget(self) -> None:
+        """Let go of the instances: the next process executes the modules anew."""
+        self._pristine = None
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[None]:
+        """Let nothing that is executed within be used outside, nor the other way round.
+
+        Modules bind names of the system when they are executed, and the system within is another.
+        """
+        self.forget()
+        try:
+            yield
+        finally:
+            self.forget()
+
+    def twin(self) -> Subject:
+        """The same subject with instances of its own, for a process that lives beside another."""
+        twin: Subject = object.__new__(Subject)
+        for name in self.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.forget()
+        return twin
+
+    def recompile(self, change: Callable[[CodeType], CodeType]) -> None:
+        """Put what `change` makes of each module's code in its place."""
+        self._units = [dataclasses.replace(unit, code=change(unit.code)) for unit in self._units]
+        self.forget()
+
     def set_schema(self, module: ModuleType, version: int) -> bool:
         """Give the instance `module` another plan schema version; False if it has no such name."""
         found = False
-        for unit in self._units:
-            instance = sys.modules[unit.name]
+        for instance in self._instances:
             if hasattr(instance, "PLAN_SCHEMA_VERSION"):
                 vars(instance)["PLAN_SCHEMA_VERSION"] = version
                 found = True
@@ -137,7 +174,7 @@ class Subject:
             parent, _, leaf = unit.name.rpartition(".")
             if parent in owned:
                 setattr(sys.modules[parent], leaf, module)
-        self._instances = modules
+        self._instances = tuple(modules)
         return modules[-1]
 
 

@@ -13,11 +13,12 @@ import contextlib
 import logging
 import math
 import os
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs import modules as stub_modules
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
+from startup_plan.harness.stubs.units import SAFETY_BUFFER
 from startup_plan.harness.stubs.worker import (
     Footprint,
     MemorySnapshot,
@@ -25,6 +26,8 @@ from startup_plan.harness.stubs.worker import (
     SimulatedWorker,
     StubDevice,
 )
+from startup_plan.support import plan_files
+from startup_plan.support.environment import ROOT, flag_value, is_hidden
 
 from . import physics
 from .outcome import BootResult
@@ -37,14 +40,6 @@ if TYPE_CHECKING:
 
     from .engine import Engine
     from .subject import Subject
-
-FLAG: Final = "VLLM_ENABLE_STARTUP_PLAN"
-ROOT: Final = "VLLM_CACHE_ROOT"
-
-_HIDDEN: Final = (
-    "VLLM_", "NCCL_", "PYTORCH_", "TORCH", "CUDA_", "CUBLAS_", "HIP_", "ROCR_", "NVSHMEM_",
-    "TRITON_", "FLASHINFER_", "LD_LIBRARY_PATH", "S3_", "MOONCAKE_", "LOCAL_RANK", "MAX_JOBS",
-)  # fmt: skip
 
 
 class KilledError(BaseException):
@@ -126,22 +121,15 @@ class World:
     @property
     def plan_folder(self) -> str:
         """Where plans are stored (KEY-15)."""
-        return os.path.join(self.cache_root, "startup_plan")
+        return plan_files.plan_folder(self.cache_root)
 
     def files(self) -> list[str]:
         """Names of everything in the plan folder, sorted."""
-        try:
-            return sorted(os.listdir(self.plan_folder))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        return plan_files.names_in(self.plan_folder)
 
     def plans(self) -> list[str]:
         """Paths of the plan files, sorted."""
-        return [
-            os.path.join(self.plan_folder, name)
-            for name in self.files()
-            if name.startswith("startup_plan_") and name.endswith(".json")
-        ]
+        return plan_files.plans_below(self.cache_root)
 
     def tell(self, clause: str) -> None:
         """Add a clause to the story."""
@@ -300,7 +288,7 @@ class World:
         if cache.kv_cache_memory_bytes is not None:
             return
         # As the released worker: graphs are counted as estimate and as taken (BOOT-08).
-        result.suggestion = result.kv - graphs - physics.SAFETY_BUFFER
+        result.suggestion = result.kv - graphs - SAFETY_BUFFER
         handed = result.suggestion if suggestion is None else suggestion
         try:
             with during_save or contextlib.nullcontext():
@@ -312,9 +300,7 @@ class World:
 
     @contextlib.contextmanager
     def _environment_of(self, engine: Engine) -> Iterator[None]:
-        environ = {ROOT: self.cache_root, **engine.environ}
-        if engine.enabled is not None:
-            environ.setdefault(FLAG, "1" if engine.enabled else "0")
+        environ = {ROOT: self.cache_root, **flag_value(engine.enabled), **engine.environ}
         os.environ.update(environ)
         try:
             yield
@@ -337,7 +323,7 @@ def _snapshot(device: Device, runtime: Runtime, index: int) -> MemorySnapshot:
 
 @contextlib.contextmanager
 def _quiet_environment() -> Iterator[None]:
-    hidden = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(_HIDDEN)}
+    hidden = {name: os.environ.pop(name) for name in list(os.environ) if is_hidden(name)}
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from startup_plan.harness.cards import host as card_host
-from startup_plan.harness.stubs.state import MIB
+from startup_plan.harness.stubs.units import MIB
 
 TOTAL: Final = int(os.environ.get("PLAYED_CUDA_BYTES", "0"))
 FOLDER: Final = Path(os.environ.get("PLAYED_CUDA_FOLDER", "."))

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 from startup_plan.harness.cards import driver
 from startup_plan.harness.contract import capabilities
-from startup_plan.harness.stubs.state import MIB
+from startup_plan.harness.stubs.units import MIB
 
 _OUT_OF_MEMORY: Final = 2
 

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, Final, final
 
-from startup_plan.harness.stubs.state import MIB
+from startup_plan.harness.stubs.units import MIB
 
 card: Any = importlib.import_module("played_card")
 

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The variables of the startup plan, and those of a machine that a boot must not see."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+FLAG: Final = "VLLM_ENABLE_STARTUP_PLAN"
+"""1 where plans are looked up and saved; 0 or unset where nothing happens (GATE-06)."""
+
+ROOT: Final = "VLLM_CACHE_ROOT"
+"""The folder below which vLLM keeps what it caches, plans among it (KEY-15)."""
+
+DEVICES: Final = ("CUDA_", "HIP_", "ROCR_", "LD_LIBRARY_PATH")
+"""What a process needs to find the devices of its machine and their libraries."""
+
+HIDDEN: Final = (
+    *DEVICES, "VLLM_", "STARTUP_PLAN_", "TORCH", "PYTORCH_", "TRITON_", "FLASHINFER_", "CUBLAS_",
+    "NCCL_", "GLOO_", "NVSHMEM_", "MOONCAKE_", "S3_", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_",
+    "MAX_JOBS", "PYTHONHASHSEED",
+)  # fmt: skip
+"""Beginnings of names that may be set on a machine and could matter to a boot or its key."""
+
+
+def is_hidden(name: str, keep: tuple[str, ...] = ()) -> bool:
+    """Whether a boot must not see the variable `name`, unless it begins with one of `keep`."""
+    return name.startswith(HIDDEN) and not name.startswith(keep)
+
+
+def clean_environment(keep: tuple[str, ...] = ()) -> dict[str, str]:
+    """The variables of this process without the hidden ones, but for those to `keep`."""
+    return {name: value for name, value in os.environ.items() if not is_hidden(name, keep)}
+
+
+def flag_value(enabled: bool | None) -> dict[str, str]:  # as orders have it
+    """`FLAG` as it stands in the environment of a boot; None leaves it unset."""
+    return {} if enabled is None else {FLAG: "1" if enabled else "0"}

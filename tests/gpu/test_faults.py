@@ -18,7 +18,8 @@ from startup_plan.harness.stubs.state import Device
 from startup_plan.harness.stubs.units import GIB, MIB
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
-from startup_plan.harness.zoo import catalogue
+from startup_plan.harness.zoo.catalogue import load_catalogue, read_entry
+from startup_plan.harness.zoo.seed import write_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,14 +27,22 @@ if TYPE_CHECKING:
     from startup_plan.harness.cards.processes import RunScenario
 
 NAME: Final = "lowered beside a co-tenant"
-FAULT: Final = str(Path(__file__).with_name("gate_ignored.py"))
 
 
-def test_without_a_gate_on_a_simulated_device(fresh_folder: Callable[[], Path]) -> None:
+@pytest.fixture
+def gate_ignored(fresh_folder: Callable[[], Path]) -> str:
+    """The file of a subject without a gate."""
+    entry = read_entry(Path(__file__).with_name("gate_ignored.toml"))
+    return str(write_subject(entry, fresh_folder()))
+
+
+def test_without_a_gate_on_a_simulated_device(
+    fresh_folder: Callable[[], Path], gate_ignored: str
+) -> None:
     """An engine that ignores the gate is handed memory that the simulated device does not have."""
     devices = [Device(total=80 * GIB)]
     with (
-        World(load_subject(FAULT), fresh_folder(), devices) as world,
+        World(load_subject(gate_ignored), fresh_folder(), devices) as world,
         pytest.raises(Violation) as caught,
     ):
         ALL[NAME].run(SimulatedCard(world, 2 * MIB))
@@ -44,20 +53,20 @@ def test_without_a_gate_on_a_simulated_device(fresh_folder: Callable[[], Path]) 
     )
 
 
-def test_without_a_gate_on_a_made_up_device(on_host: RunScenario) -> None:
+def test_without_a_gate_on_a_made_up_device(on_host: RunScenario, gate_ignored: str) -> None:
     """A real process that ignores the gate is refused memory beside a real co-tenant."""
     with pytest.raises(Violation) as caught:
-        on_host(f"{NAME}, gate ignored", ALL[NAME], FAULT)
+        on_host(f"{NAME}, gate ignored", ALL[NAME], gate_ignored)
 
     assert (caught.value.requirement, "out of memory:" in caught.value.story) == ("BOOT-07", True)
 
 
 @pytest.mark.gpu
 @pytest.mark.xdist_group("gpu")
-def test_without_a_gate_on_a_cuda_device(on_cuda: RunScenario) -> None:
+def test_without_a_gate_on_a_cuda_device(on_cuda: RunScenario, gate_ignored: str) -> None:
     """On a real card an engine that ignores the gate ends in `torch.OutOfMemoryError`."""
     with pytest.raises(Violation) as caught:
-        on_cuda(f"{NAME}, gate ignored", ALL[NAME], FAULT)
+        on_cuda(f"{NAME}, gate ignored", ALL[NAME], gate_ignored)
 
     assert (caught.value.requirement, "torch.OutOfMemoryError" in caught.value.story) == (
         "BOOT-07",
@@ -76,24 +85,28 @@ SEEDED: Final = {
 each_fault = pytest.mark.parametrize("slug", SEEDED)
 
 
-def _verdict(run: RunScenario, slug: str) -> str:
+def _verdict(run: RunScenario, slug: str, folder: Path) -> str:
     """By what a fault is caught."""
-    (entry,) = (entry for entry in catalogue.load_catalogue() if entry.slug == slug)
+    subject = write_subject(load_catalogue()[slug], folder)
     name, _ = SEEDED[slug]
     with pytest.raises(Violation) as caught:
-        run(f"{name}, {slug}", ALL[name], str(entry.file))
+        run(f"{name}, {slug}", ALL[name], str(subject))
     return str(caught.value.requirement)
 
 
 @each_fault
-def test_fault_is_caught_on_a_made_up_device(on_host: RunScenario, slug: str) -> None:
+def test_fault_is_caught_on_a_made_up_device(
+    on_host: RunScenario, slug: str, fresh_folder: Callable[[], Path]
+) -> None:
     """Real processes on a made-up device catch a seeded fault by the requirement that it breaks."""
-    assert _verdict(on_host, slug) == SEEDED[slug][1]
+    assert _verdict(on_host, slug, fresh_folder()) == SEEDED[slug][1]
 
 
 @pytest.mark.gpu
 @pytest.mark.xdist_group("gpu")
 @each_fault
-def test_fault_is_caught_on_a_cuda_device(on_cuda: RunScenario, slug: str) -> None:
+def test_fault_is_caught_on_a_cuda_device(
+    on_cuda: RunScenario, slug: str, fresh_folder: Callable[[], Path]
+) -> None:
     """So does a real card."""
-    assert _verdict(on_cuda, slug) == SEEDED[slug][1]
+    assert _verdict(on_cuda, slug, fresh_folder()) == SEEDED[slug][1]

@@ -18,8 +18,11 @@ from startup_plan.harness.verdict.judgement import (
     Terms,
     build_report,
 )
+from startup_plan.harness.zoo.catalogue import load_catalogue
+from startup_plan.harness.zoo.seed import write_subject
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from startup_plan.harness.verdict.record import Record
@@ -48,6 +51,13 @@ class Judge(Protocol):
 
     def __call__(self, *records: Record, **options: Any) -> Report:
         """Build the report of `records` on a register of four requirements."""
+
+
+@pytest.fixture(scope="session")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Writes a subject of the zoo, by its slug; gives the path of its file."""
+    folder, known = tmp_path_factory.mktemp("zoo"), load_catalogue()
+    return lambda slug: str(write_subject(known[slug], folder))
 
 
 @pytest.fixture

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from startup_plan.harness.contract import capabilities
-from startup_plan.harness.zoo.catalogue import ZooEntry, load_catalogue
+from startup_plan.harness.zoo.catalogue import load_catalogue
+from startup_plan.harness.zoo.seed import REWRITE, source_of
 from startup_plan.support.atomic_files import ReportPathError, check_writable, write_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from startup_plan.harness.zoo.catalogue import ZooEntry
     from startup_plan.harness.zoo.run import Verdict
 
 _PROFILES: Final = ("ci", "quick", "nightly", "mutation")
@@ -53,6 +55,13 @@ usage; 130 after Ctrl-C and 143 after SIGTERM.
 )
 @click.option("--json", "file", type=Path, metavar="FILE", help="Write everything as JSON.")
 @click.option(
+    "--write",
+    "module",
+    type=Path,
+    metavar="FILE",
+    help="Write the module of the one SLUG, to be read or gated.",
+)
+@click.option(
     "--profile",
     type=click.Choice(_PROFILES),
     default="quick",
@@ -73,6 +82,7 @@ def zoo(
     needs: str | None,
     require: str,
     file: Path | None,
+    module: Path | None,
     profile: str,
     jobs: int | None,
 ) -> int:
@@ -81,6 +91,8 @@ def zoo(
     Each fault is a correct startup plan with one mistake in it that people have made. SLUG limits
     the command to some of them, and without --run tells all that is known of them.
     """
+    if module is not None and (run or len(slugs) != 1):
+        raise click.UsageError("--write takes one SLUG, and no --run")
     entries = _chosen(slugs)
     required = tuple(name.strip() for name in require.split(",") if name.strip())
     for name in required:
@@ -91,12 +103,15 @@ def zoo(
             raise click.UsageError(f"--needs: {capabilities.describe_unknown(needs)}, nothing")
         entries = tuple(e for e in entries if needs in (e.needs or ("nothing",)))
     try:
-        if file is not None:
-            check_writable(file)
+        for path in filter(None, (file, module)):
+            check_writable(path)
         if run:
             jobs = jobs or _default_jobs()
             return _run(entries, file, profile, jobs, near=near, required=required)
         _list(entries, in_full=bool(slugs))
+        if module is not None:
+            (entry,) = entries
+            write_report(module, source_of(entry))
         if file is not None:
             write_report(file, _text({"entries": [_facts(entry) for entry in entries]}))
     except ReportPathError as error:
@@ -105,7 +120,7 @@ def zoo(
 
 
 def _chosen(slugs: Sequence[str]) -> tuple[ZooEntry, ...]:
-    known = {entry.slug: entry for entry in load_catalogue()}
+    known = load_catalogue()
     for slug in slugs:
         if slug not in known:
             near = difflib.get_close_matches(slug, known, n=3, cutoff=0.5)
@@ -147,7 +162,14 @@ def _portrait(entry: ZooEntry) -> str:
         lines.append(f"  needs       {', '.join(entry.needs)}")
     if entry.origin:
         lines.append(f"  origin      {entry.origin}")
-    return "\n".join([*lines, f"  file        {entry.file}", f"  {entry.description}", ""])
+    lines += [f"  {entry.description}", *_diff(entry)]
+    return "\n".join([*lines, ""])
+
+
+def _diff(entry: ZooEntry) -> list[str]:
+    """What is changed in the rewrite, as a patch."""
+    before, after = (text.splitlines() for text in (REWRITE.read_text("utf-8"), source_of(entry)))
+    return list(difflib.unified_diff(before, after, REWRITE.name, f"{entry.slug}.py", lineterm=""))
 
 
 def _run(

@@ -8,12 +8,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from startup_plan.harness.cards.crowd_scenarios import ALL
 from startup_plan.harness.contract import capabilities
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT: Final = Path(__file__).parents[3]
 STAND_IN: Final = ("-p", "card_stand_in")
@@ -89,10 +92,9 @@ def test_every_figure_is_reported(tmp_path: Path) -> None:
     assert "table 0.35 budget 0.02 GiB" in done.stdout
 
 
-def test_a_fault_is_caught_on_a_card_too() -> None:
+def test_a_fault_is_caught_on_a_card_too(seeded: Callable[[str], str]) -> None:
     """The tests of a real card fail by the requirement that a seeded fault names."""
-    fault = ROOT / "src" / "startup_plan" / "harness" / "zoo" / "faults" / "shortfall_tolerated.py"
-    done = run(*STAND_IN, "--subject", str(fault), "-k", "boundary")
+    done = run(*STAND_IN, "--subject", seeded("shortfall_tolerated"), "-k", "boundary")
 
     assert (done.returncode, "1 of them unsafe (GATE-01)" in done.stdout) == (1, True), done.stdout
 

@@ -19,13 +19,14 @@ from startup_plan.harness.stubs.state import Device
 from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
-from startup_plan.harness.zoo import catalogue
+from startup_plan.harness.zoo.catalogue import load_catalogue
+from startup_plan.harness.zoo.seed import REWRITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT: Final = Path(__file__).parents[3]
-CATALOGUE: Final = {entry.slug: entry for entry in catalogue.load_catalogue()}
+CATALOGUE: Final = load_catalogue()
 ELSEWHERE: Final = {
     "budget_of_the_whole_device": "what a real worker measures is never beyond its budget",
     "digest_of_this_process": "takes two processes; see below",
@@ -58,40 +59,43 @@ def verdicts(subject: str, fresh_folder: Callable[[], Path]) -> set[str]:
 
 
 @pytest.mark.parametrize("slug", FAULTS)
-def test_fault_is_caught(slug: str, fresh_folder: Callable[[], Path]) -> None:
+def test_fault_is_caught(
+    slug: str, fresh_folder: Callable[[], Path], seeded: Callable[[str], str]
+) -> None:
     """A fault of the gate or of BOOT is caught by what it names, or by a listed consequence."""
     fault = CATALOGUE[slug]
-    broken = verdicts(str(fault.file), fresh_folder)
+    broken = verdicts(seeded(slug), fresh_folder)
     expected = {str(fault.requirement), *fault.consequences}
 
     assert (bool(broken), broken - expected) == (True, set())
 
 
-@pytest.mark.parametrize("subject", ["reference", str(CATALOGUE["rewrite"].file)])
+@pytest.mark.parametrize("subject", ["reference", str(REWRITE)])
 def test_what_is_correct_raises_no_alarm(subject: str, fresh_folder: Callable[[], Path]) -> None:
     """Every scenario holds on the reference, and on a plan that it was not written for."""
     assert verdicts(subject, fresh_folder) == set()
 
 
-def test_what_one_process_knows_is_caught_between_two(tmp_path: Path) -> None:
+def test_what_one_process_knows_is_caught_between_two(
+    tmp_path: Path, seeded: Callable[[str], str]
+) -> None:
     """A fault that shows only in another process is caught where boots are processes."""
-    fault = CATALOGUE["digest_of_this_process"]
+    slug = "digest_of_this_process"
     with (
-        HostCard(tmp_path, str(fault.file), ROOT / "tests" / "gpu") as card,
+        HostCard(tmp_path, seeded(slug), ROOT / "tests" / "gpu") as card,
         pytest.raises(Violation) as caught,
     ):
         ALL["same card"].run(card)
 
-    assert caught.value.requirement == fault.requirement
+    assert caught.value.requirement == CATALOGUE[slug].requirement
 
 
-def test_faults_are_judged_by_the_command_too() -> None:
+def test_faults_are_judged_by_the_command_too(seeded: Callable[[str], str]) -> None:
     """`pytest --subject FAULT tests/gpu` fails by the requirement that the fault names."""
-    fault = CATALOGUE["one_byte_short_accepted"]
     command = [
         *(sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"),
         *(str(ROOT / "tests" / "gpu" / "test_simulated.py"), "-k", "boundary"),
-        *("--subject", str(fault.file), "-c", str(ROOT / "pyproject.toml")),
+        *("--subject", seeded("one_byte_short_accepted"), "-c", str(ROOT / "pyproject.toml")),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 

@@ -16,7 +16,7 @@ from startup_plan.harness.kernel.trial import KernelSave
 from startup_plan.harness.operations.save_trial import SaveTrial
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
-from startup_plan.harness.zoo import catalogue
+from startup_plan.harness.zoo.seed import REWRITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +104,7 @@ def file_of(name: str, folder: Path) -> str:
     if name == "reference":
         return name
     if name == "the rewrite":
-        return os.path.join(os.path.dirname(catalogue.__file__), "rewrite.py")
+        return str(REWRITE)
     file = folder / "writer.py"
     file.write_text(WRITER.format(body=BODIES[name].strip()))
     return str(file)

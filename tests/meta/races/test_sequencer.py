@@ -9,7 +9,7 @@ import itertools
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,13 +20,10 @@ from startup_plan.harness.races.sequencer import Leg, Stage, StuckError, nested
 from startup_plan.harness.races.two_savers import ONE_PID, TwoSavers
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
-from startup_plan.harness.zoo.catalogue import load_catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-ZOO: Final = {entry.slug: str(entry.file) for entry in load_catalogue()}
 
 
 def _writer(folder: Path, name: str) -> Callable[[], None]:
@@ -262,12 +259,12 @@ def test_a_fatal_write_happens_by_half(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("slug", ["rewrite", "temporary_named_after_pid", "written_in_place"])
 def test_processes_come_to_what_threads_come_to(
-    fresh_folder: Callable[[], Path], slug: str
+    fresh_folder: Callable[[], Path], seeded: Callable[[str], str], slug: str
 ) -> None:
     """In the same order real processes ask for the same operations and leave the same disk."""
     harmed = []
     with (
-        World(load_subject(ZOO[slug]), fresh_folder()) as world,
+        World(load_subject(seeded(slug)), fresh_folder()) as world,
         TwoSavers(world, over_old=True, a_is_longer=True, pids=ONE_PID) as savers,
     ):
         for legs in itertools.islice(savers.orders(), 0, None, 7):
@@ -290,11 +287,11 @@ def test_processes_come_to_what_threads_come_to(
     [("rewrite", False), ("temporary_named_after_pid", True), ("written_in_place", True)],
 )
 def test_orders_tell_a_faulty_saver_from_a_good_one(
-    fresh_folder: Callable[[], Path], slug: str, breaks: bool
+    fresh_folder: Callable[[], Path], seeded: Callable[[str], str], slug: str, breaks: bool
 ) -> None:
     """Among all orders there is one in which a shared temporary file does harm."""
     with (
-        World(load_subject(ZOO[slug]), fresh_folder()) as world,
+        World(load_subject(seeded(slug)), fresh_folder()) as world,
         TwoSavers(world, over_old=True, a_is_longer=True) as savers,
     ):
         wrong = [end for legs in savers.orders() if (end := savers.wrong(savers.meet(legs)))]

@@ -11,7 +11,7 @@ import pytest
 from startup_plan.harness.stubs import modules as stub_modules
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
 from startup_plan.harness.world.loading import load_subject
-from startup_plan.harness.zoo import catalogue
+from startup_plan.harness.zoo.seed import REWRITE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -462,11 +462,10 @@ def test_what_holds_no_state_is_not_executed_again(tmp_path: Path) -> None:
     assert modules == [modules[0]] * 3
 
 
-@pytest.mark.parametrize("name", ["reference", "rewrite"])
+@pytest.mark.parametrize("name", ["reference", str(REWRITE)], ids=["reference", "rewrite"])
 def test_both_correct_plans_are_not_executed_again(name: str) -> None:
     """The reference and the rewrite, with which most boots are simulated, hold no state."""
-    files = {entry.slug: str(entry.file) for entry in catalogue.load_catalogue()}
-    subject = load_subject(files.get(name, name))
+    subject = load_subject(name)
     with subject.out_of_the_way(), simulated_process():
         modules = [subject.fresh() for _ in range(3)]
 

@@ -19,7 +19,7 @@ from startup_plan.harness.world.engine import Engine
 from startup_plan.harness.world.loading import SubjectError, load_subject
 from startup_plan.harness.world.subject import MissingFunctionError
 from startup_plan.harness.world.world import World
-from startup_plan.harness.zoo import catalogue
+from startup_plan.harness.zoo.seed import REWRITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,6 @@ def compute_plan_fingerprint(vllm_config, rank, world_size):
 """
 _PLAN: Final = _KEY + _APPLY + _SAVE
 
-_REWRITE: Final = Path(catalogue.__file__).with_name("rewrite.py")
 _MEMBER: Final = "vllm/v1/worker/startup_plan.py"
 
 
@@ -390,7 +389,7 @@ _VERSION: Final = "from vllm import __version__ as vllm_version"
 )
 def test_moved_imports_are_served(tmp_path: Path, imports: str, version: str) -> None:
     """A plan boots and is applied, wherever its release keeps the names that it imports."""
-    source = _REWRITE.read_text("utf-8")
+    source = REWRITE.read_text("utf-8")
     assert (source.count(_HERE), source.count(_VERSION)) == (1, 1)
     moved = source.replace(_HERE, imports).replace(_VERSION, version)
     path = write_file(tmp_path, moved)
@@ -450,7 +449,7 @@ def test_modules_of_the_caller_stay(
 
 def test_worlds_can_share_a_subject(tmp_path: Path) -> None:
     """A subject that was executed in one world answers from the next one there."""
-    subject = load_subject(str(_REWRITE))
+    subject = load_subject(str(REWRITE))
     keys = []
     for vllm in ("0.33.0", "0.34.0"):
         with World(subject, tmp_path / vllm) as world:

@@ -8,9 +8,9 @@ suite once a fault: `startup-plan zoo --run` does that, and `.ci/run` calls it.
 
 from __future__ import annotations
 
-import linecache
-import traceback
+import re
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -20,17 +20,19 @@ from startup_plan.harness.gate.run import GateRequest, run_gate
 from startup_plan.harness.gate.suite import find_suite
 from startup_plan.harness.verdict.judgement import Terms
 from startup_plan.harness.world.loading import load_subject
-from startup_plan.harness.zoo import catalogue
+from startup_plan.harness.zoo.catalogue import Change, ZooEntry, load_catalogue, read_entry
 from startup_plan.harness.zoo.run import run_zoo
+from startup_plan.harness.zoo.seed import source_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from startup_plan.harness.zoo.catalogue import ZooEntry
+    from startup_plan.harness.zoo.catalogue import Kind
 
-CATALOGUE: Final = catalogue.load_catalogue()
-FAULTS: Final = [entry for entry in CATALOGUE if entry.kind == "fault"]
-CORRECT: Final = {entry.slug: str(entry.file) for entry in CATALOGUE if entry.kind == "correct"}
+CATALOGUE: Final = load_catalogue()
+FAULTS: Final = [entry for entry in CATALOGUE.values() if entry.kind == "fault"]
+CORRECT: Final = [slug for slug, entry in CATALOGUE.items() if entry.kind == "correct"]
 
 each_fault = pytest.mark.parametrize("fault", FAULTS, ids=[entry.slug for entry in FAULTS])
 each_that_can_show = pytest.mark.parametrize(
@@ -54,9 +56,10 @@ def test_fault_is_caught_by_the_requirement_it_names(fault: ZooEntry) -> None:
     assert verdict.story_of(fault.requirement)
 
 
-@pytest.mark.parametrize("subject", ["reference", *CORRECT.values()], ids=["reference", *CORRECT])
-def test_what_is_correct_raises_no_alarm(subject: str) -> None:
+@pytest.mark.parametrize("name", ["reference", *CORRECT])
+def test_what_is_correct_raises_no_alarm(name: str, seeded: Callable[[str], str]) -> None:
     """The whole suite holds on the reference, and on a plan that it was not written for."""
+    subject = seeded(name) if name in CATALOGUE else name
     register = load_register()
     outcome = run_gate(GateRequest(subject, Terms(register), find_suite(), profile="quick"))
     awaited = {requirement.id for requirement in register if requirement.awaits is not None}
@@ -86,133 +89,105 @@ def test_fault_names_requirements_that_are_judged(fault: ZooEntry) -> None:
 
 
 @each_fault
-def test_fault_is_a_startup_plan_of_its_own(fault: ZooEntry) -> None:
+def test_fault_is_a_startup_plan_of_its_own(fault: ZooEntry, seeded: Callable[[str], str]) -> None:
     """A fault loads as a subject with all of its functions, and says where it comes from."""
-    subject = load_subject(str(fault.file))
+    subject = load_subject(seeded(fault.slug))
 
     assert subject.missing == ()
     assert fault.origin.startswith(("R", "measured: "))
 
 
 def test_no_two_faults_are_the_same() -> None:
-    """Titles and changes are all different: none of the faults is there twice."""
-    titles = Counter(entry.title for entry in CATALOGUE)
-    bodies = Counter(entry.file.read_text("utf-8").partition("seed(")[2] for entry in FAULTS)
+    """Titles and sources are all different: none of the faults is there twice."""
+    titles = Counter(entry.title for entry in CATALOGUE.values())
+    sources = Counter(source_of(entry) for entry in CATALOGUE.values())
 
-    assert (titles.most_common(1)[0][1], bodies.most_common(1)[0][1]) == (1, 1)
+    assert (titles.most_common(1)[0][1], sources.most_common(1)[0][1]) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("find", "message"),
-    [
-        ("no such text in the rewrite", "occurs 0 times in rewrite.py, not once"),
-        ("return", "times in rewrite.py, not once"),
-    ],
-)
-def test_fault_whose_place_is_gone_is_refused(find: str, message: str) -> None:
+@pytest.mark.parametrize("find", ["no such text in the rewrite", "return"])
+def test_fault_whose_place_is_gone_is_refused(find: str) -> None:
     """A fault whose place in the rewrite has changed is an error, not another fault or none."""
-    with pytest.raises(ValueError, match=message):
-        catalogue.seed({"__name__": "seeded"}, (find, "pass"))
+    moved = replace(FAULTS[0], changes=(Change(find, "pass"),))
+    with pytest.raises(ValueError, match=rf"{find}' occurs \d+ times in rewrite.py, not once"):
+        source_of(moved)
+    (verdict,) = run_zoo([moved])
+
+    assert (verdict.outcome, find in verdict.trouble) == ("NOT CAUGHT", True)
 
 
-def test_seeded_fault_shows_its_source() -> None:
-    """A traceback through a seeded fault shows the lines that ran, with what was changed."""
-    space = {"__name__": "seeded"}
-    with pytest.raises(ZeroDivisionError) as caught:
-        catalogue.seed(space, ("import contextlib\n", "import contextlib\nREST = 1 // 0\n"))
-    frame = traceback.extract_tb(caught.value.__traceback__)[-1]
-
-    assert (frame.line, linecache.getline(frame.filename, 1)) == (
-        "REST = 1 // 0",
-        "# SPDX-License-Identifier: Apache-2.0\n",
-    )
-
-
-_FAULT: Final = {
-    "title": "A fault",
-    "kind": "fault",
-    "requirement": "KEY-01",
-    "origin": "measured: somewhere",
-    "description": "What was done.",
-}
+_FAULT: Final = """
+title = "A fault"
+requirement = "KEY-01"
+consequences = ["BOOT-07"]
+needs = ["vllm"]
+origin = "measured: somewhere"
+description = "What was done."
+[[change]]
+find = '''
+import contextlib
+'''
+replace = ''
+"""
 
 
-def write_entry(folder: Path, **values: object) -> None:
-    """Write the two files of a fault, some of whose data is changed, or left out if None."""
-    data = {name: value for name, value in (_FAULT | values).items() if value is not None}
-    (folder / "some_fault.py").write_text("")
-    (folder / "some_fault.toml").write_text(
-        "".join(f"{name} = {_toml(value)}\n" for name, value in data.items())
-    )
+def test_everything_in_a_data_file_is_in_the_entry(tmp_path: Path) -> None:
+    """Every value of a data file is in the entry, under its name, the texts as they stand there."""
+    file = tmp_path / "some_fault.toml"
+    file.write_text(_FAULT)
 
-
-def _toml(value: object) -> str:
-    return repr(list(value)) if isinstance(value, tuple) else repr(value)
-
-
-def test_catalogue_reads_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every field of a data file is in the entry, under its name."""
-    monkeypatch.setattr(catalogue, "_FOLDER", tmp_path)
-    write_entry(tmp_path, consequences=("BOOT-07",))
-    (entry,) = catalogue.load_catalogue()
-
-    assert {name: getattr(entry, name) for name in _FAULT} == _FAULT
-    assert (entry.slug, entry.file, entry.consequences) == (
-        "some_fault",
-        tmp_path / "some_fault.py",
-        ("BOOT-07",),
+    assert read_entry(file) == ZooEntry(
+        slug="some_fault",
+        title="A fault",
+        kind="fault",
+        requirement="KEY-01",
+        consequences=("BOOT-07",),
+        needs=("vllm",),
+        origin="measured: somewhere",
+        description="What was done.",
+        changes=(Change("import contextlib\n", ""),),
     )
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("line", "instead", "message"),
     [
-        ({"kind": "defect"}, 'kind is "fault" or "correct"'),
-        ({"requirement": None}, "a fault names one requirement"),
-        ({"requirement": "KEY"}, "a fault names one requirement"),
-        ({"requirement": ("KEY-01", "KEY-02")}, "a fault names one requirement"),
-        ({"consequences": "KEY-02"}, "consequences is a list of ids"),
-        ({"consequences": ("KEY",)}, "consequences is a list of ids"),
-        ({"consequences": ("KEY-01",)}, "what fails besides the requirement"),
-        ({"kind": "correct"}, "what is correct breaks no requirement"),
-        ({"title": None}, "title is missing or empty"),
-        ({"origin": ""}, "origin is missing or empty"),
-        ({"description": 5}, "description is missing or empty"),
-        ({"orgin": "measured: somewhere"}, "unknown keys: orgin"),
+        ("requirement", "", "requirement is missing"),
+        ("requirement", 'requirement = "KEY"', "unknown requirement id 'KEY'"),
+        ("requirement", 'requirement = "KEY-99"', "unknown requirement id 'KEY-99'"),
+        ("requirement", 'requirement = ["KEY-01", "KEY-02"]', "requirement is missing"),
+        ("consequences", 'consequences = "KEY-02"', "consequences is a list of ids"),
+        ("consequences", 'consequences = ["KEY"]', "consequences is a list of ids"),
+        ("consequences", 'consequences = ["KEY-01"]', "what fails besides the requirement"),
+        ("needs", 'needs = ["luck"]', "needs is a list of capabilities"),
+        ("title", "", "title is missing"),
+        ("title", "title = ", "Invalid value"),
+        ("origin", 'origin = ""', "origin is missing"),
+        ("description", "description = 5", "description is missing"),
+        ("origin", 'orgin = "measured: somewhere"', "unknown keys for faults: orgin"),
+        ("[[change]]", "[change]", r"changes are written \[\[change\]\]"),
+        ("[[change]]", "[[change]]\nwith = 1", r"unknown keys in a \[\[change\]\]: with"),
+        ("replace", "", "replace is missing"),
+        ("find", "why = '''", "unknown keys in a"),
     ],
 )
-def test_wrong_data_file_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, object], message: str
-) -> None:
+def test_wrong_data_file_is_refused(tmp_path: Path, line: str, instead: str, message: str) -> None:
     """What a data file may not say is refused, with the name of the file."""
-    monkeypatch.setattr(catalogue, "_FOLDER", tmp_path)
-    write_entry(tmp_path, **values)
+    file = tmp_path / "some_fault.toml"
+    file.write_text(re.sub(rf"^{re.escape(line)}.*$", instead, _FAULT, flags=re.MULTILINE))
 
-    with pytest.raises(ValueError, match=message) as caught:
-        catalogue.load_catalogue()
-    assert "some_fault.toml" in str(caught.value)
+    with pytest.raises(ValueError, match=rf"^some_fault\.toml: .*{message}"):
+        read_entry(file)
 
 
 @pytest.mark.parametrize(
-    ("present", "missing"), [("some_fault.py", "toml"), ("some_fault.toml", "py")]
+    ("kind", "message"),
+    [("correct", "unknown keys for correct: consequences, needs"), ("fault", "at least one")],
 )
-def test_half_an_entry_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, present: str, missing: str
-) -> None:
-    """A module without data, or data without a module, would be a fault that nobody tries."""
-    monkeypatch.setattr(catalogue, "_FOLDER", tmp_path)
-    write_entry(tmp_path)
-    (tmp_path / f"some_fault.{missing}").unlink()
+def test_a_data_file_is_what_its_folder_says(tmp_path: Path, kind: Kind, message: str) -> None:
+    """What is correct breaks no requirement, and a fault has something changed."""
+    file = tmp_path / "some_fault.toml"
+    file.write_text(_FAULT.partition("[[change]]")[0])
 
-    with pytest.raises(ValueError, match=rf"some_fault\.{missing}") as caught:
-        catalogue.load_catalogue()
-    assert present in str(caught.value)
-
-
-def test_broken_data_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A data file that is no TOML is named."""
-    monkeypatch.setattr(catalogue, "_FOLDER", tmp_path)
-    (tmp_path / "some_fault.toml").write_text("title = \n")
-
-    with pytest.raises(ValueError, match=r"some_fault\.toml: "):
-        catalogue.load_catalogue()
+    with pytest.raises(ValueError, match=message):
+        read_entry(file, kind)

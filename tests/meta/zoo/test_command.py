@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -16,8 +17,9 @@ import pytest
 from startup_plan.cli import main as cli
 from startup_plan.harness.contract import capabilities
 from startup_plan.harness.contract.capabilities import Capability
+from startup_plan.harness.world.subject import load_subject
 from startup_plan.harness.zoo import run as zoo_run
-from startup_plan.harness.zoo.catalogue import ZooEntry, load_catalogue
+from startup_plan.harness.zoo.catalogue import Change, ZooEntry, load_catalogue
 from startup_plan.harness.zoo.run import (
     Verdict,
     ZooInterruptedError,
@@ -26,6 +28,7 @@ from startup_plan.harness.zoo.run import (
     judge,
     run_zoo,
 )
+from startup_plan.harness.zoo.seed import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,20 +37,16 @@ if TYPE_CHECKING:
 _SLUG: Final = "utilization_left_out"
 
 
-def entry(
-    file: Path, kind: Any = "fault", consequences: tuple[str, ...] = ("BOOT-07",)
-) -> ZooEntry:
-    """An entry of the zoo that names KEY-02, unless it is correct."""
-    return ZooEntry(
-        slug="some_entry",
-        title="An entry",
-        kind=kind,
-        requirement="KEY-02" if kind == "fault" else None,
-        consequences=consequences if kind == "fault" else (),
-        origin="measured: here",
-        description="What was done.",
-        file=file,
-    )
+FAULT: Final = ZooEntry(
+    slug="some_entry",
+    title="An entry",
+    kind="fault",
+    requirement="KEY-02",
+    consequences=("BOOT-07",),
+    origin="measured: here",
+    description="What was done.",
+)
+CORRECT: Final = replace(FAULT, kind="correct", requirement=None, consequences=())
 
 
 def report(**statuses: str) -> dict[str, Any]:
@@ -78,14 +77,10 @@ def report(**statuses: str) -> dict[str, Any]:
     ],
 )
 def test_fault_is_caught_only_by_what_it_names(
-    tmp_path: Path,
-    statuses: dict[str, str],
-    outcome: str,
-    elsewhere: tuple[str, ...],
-    trouble: str,
+    statuses: dict[str, str], outcome: str, elsewhere: tuple[str, ...], trouble: str
 ) -> None:
     """Only the named requirement proves that a fault is caught; others besides are told apart."""
-    verdict = judge(entry(tmp_path), report(**statuses))
+    verdict = judge(FAULT, report(**statuses))
 
     assert (verdict.outcome, verdict.elsewhere, verdict.trouble) == (outcome, elsewhere, trouble)
     assert verdict.good == (outcome == "caught")
@@ -99,25 +94,24 @@ def test_fault_is_caught_only_by_what_it_names(
         ({"KEY_02": "not-run", "LOG_01": "not-run"}, "FALSE ALARM"),
     ],
 )
-def test_correct_subject_must_hold(tmp_path: Path, statuses: dict[str, str], outcome: str) -> None:
+def test_correct_subject_must_hold(statuses: dict[str, str], outcome: str) -> None:
     """What is correct breaks nothing, and a run that judged nothing does not show that."""
-    assert judge(entry(tmp_path, "correct"), report(**statuses)).outcome == outcome
+    assert judge(CORRECT, report(**statuses)).outcome == outcome
 
 
-def test_near_is_the_family_with_boot_and_the_consequences(tmp_path: Path) -> None:
+def test_near_is_the_family_with_boot_and_the_consequences() -> None:
     """`--near` judges a fault where it can show, and what is correct by everything."""
-    near = ids_near(entry(tmp_path, consequences=("GATE-08",)))
+    near = ids_near(replace(FAULT, consequences=("GATE-08",)))
 
     assert {id_.partition("-")[0] for id_ in near} == {"KEY", "BOOT", "GATE"}
     assert [id_ for id_ in near if id_.startswith("GATE")] == ["GATE-08"]
-    assert ids_near(entry(tmp_path, "correct")) == ()
+    assert ids_near(CORRECT) == ()
 
 
-def test_gate_that_fails_proves_nothing(tmp_path: Path) -> None:
+def test_gate_that_fails_proves_nothing() -> None:
     """A subject that does not load is not caught, whatever status the gate ends with."""
-    file = tmp_path / "plan.py"
-    file.write_text("raise ValueError('broken on purpose')\n")
-    (verdict,) = run_zoo([entry(file)])
+    broken = Change("import enum\n", "raise ValueError('broken on purpose')\n")
+    (verdict,) = run_zoo([replace(FAULT, changes=(broken,))])
 
     assert (verdict.outcome, verdict.violated) == ("NOT CAUGHT", ())
     assert "the gate ended with status 3" in verdict.trouble
@@ -128,28 +122,22 @@ def test_gate_that_fails_proves_nothing(tmp_path: Path) -> None:
     ("required", "outcome", "good"), [((), "not judged", True), (("browser",), "NOT CAUGHT", False)]
 )
 def test_a_fault_that_needs_what_is_absent(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    required: tuple[str, ...],
-    outcome: str,
-    good: bool,
+    monkeypatch: pytest.MonkeyPatch, required: tuple[str, ...], outcome: str, good: bool
 ) -> None:
     """Where a capability is absent the faults that need it are passed over, or fail if required."""
     absent = Capability("browser", present=False, reason="no browser here")
     monkeypatch.setattr(capabilities, "probe", lambda _name: absent)
-    fault = entry(tmp_path / "plan.py")
-    fault.needs = ("browser",)
-    (verdict,) = run_zoo([fault], required=required)
+    (verdict,) = run_zoo([replace(FAULT, needs=("browser",))], required=required)
 
     assert (verdict.outcome, verdict.good) == (outcome, good)
     assert verdict.trouble == "capability browser: no browser here"
 
 
-def test_a_fault_that_needs_something_is_judged_by_its_family(tmp_path: Path) -> None:
+def test_a_fault_that_needs_something_is_judged_by_its_family() -> None:
     """What takes long is judged by the family of the requirement and its consequences alone."""
-    families = {id_.partition("-")[0] for id_ in ids_in_need(entry(tmp_path))}
+    families = {id_.partition("-")[0] for id_ in ids_in_need(FAULT)}
 
-    assert (families, "BOOT-07" in ids_in_need(entry(tmp_path))) == ({"KEY", "BOOT"}, True)
+    assert (families, "BOOT-07" in ids_in_need(FAULT)) == ({"KEY", "BOOT"}, True)
 
 
 @pytest.mark.parametrize("option", ["--require", "--needs"])
@@ -178,7 +166,8 @@ def test_list_names_every_subject(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert status == 0
     assert sorted(row for row in rows if len(row) == 3) == sorted(
-        [found.slug, found.requirement or "nothing", found.title] for found in load_catalogue()
+        [found.slug, found.requirement or "nothing", found.title]
+        for found in load_catalogue().values()
     )
 
 
@@ -186,13 +175,24 @@ def test_slug_without_run_tells_all(capsys: pytest.CaptureFixture[str]) -> None:
     """A slug alone tells what was done, what it breaks, and where it comes from."""
     status = cli.run(["zoo", _SLUG])
     out = capsys.readouterr().out
-    (fault,) = [found for found in load_catalogue() if found.slug == _SLUG]
+    fault = load_catalogue()[_SLUG]
 
     assert status == 0
     assert all(
         text in out
         for text in (fault.title, "KEY-02", "BOOT-06, BOOT-07", fault.origin, fault.description)
     )
+    assert "+++ utilization_left_out.py" in out
+    assert "+        gpu_memory_utilization" in out.splitlines()
+
+
+def test_a_subject_is_written_as_a_module(tmp_path: Path) -> None:
+    """`--write` gives the seeded module itself, which loads as a subject of that file."""
+    file = tmp_path / "plan.py"
+    status = cli.run(["zoo", _SLUG, "--write", str(file)])
+
+    assert (status, load_subject(str(file)).missing) == (0, ())
+    assert file.read_text() == source_of(load_catalogue()[_SLUG])
 
 
 def test_list_as_json(tmp_path: Path) -> None:
@@ -212,6 +212,9 @@ def test_list_as_json(tmp_path: Path) -> None:
         (["utilisation_left_out"], f"the nearest are {_SLUG}"),
         (["zzz"], "`startup-plan zoo` lists all"),
         (["--json", "/dev/null/zoo.json"], "zoo.json"),
+        (["--write", "plan.py"], "--write takes one SLUG"),
+        (["--run", _SLUG, "--write", "plan.py"], "--write takes one SLUG"),
+        ([_SLUG, "--write", "/dev/null/plan.py"], "plan.py"),
         (["--run", "-n", "0"], "0 is not in the range"),
     ],
 )
@@ -289,17 +292,27 @@ def test_interrupted_run_is_partial(
 
 
 _BLOCKING: Final = """
-import os
+title = "Stuck"
+requirement = "KEY-02"
+origin = "R1"
+description = "It waits for ever while it is imported."
+[[change]]
+find = '''
+import torch
+'''
+replace = '''
+import torch
 with open({hello!r}, "w") as pipe:
     pipe.write(str(os.getpid()))
 with open({never!r}) as pipe:
     pipe.read()
+'''
 """
 _DRIVER: Final = """
 import pathlib, sys
 from startup_plan.cli import main as cli
 from startup_plan.harness.zoo import catalogue
-catalogue._FOLDER = pathlib.Path(sys.argv.pop(1))
+catalogue._HOME = pathlib.Path(sys.argv.pop(1))
 cli.main()
 """
 
@@ -310,11 +323,9 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     os.mkfifo(hello)
     os.mkfifo(never)
     folder = tmp_path / "zoo"
-    folder.mkdir()
-    (folder / "stuck.py").write_text(_BLOCKING.format(hello=str(hello), never=str(never)))
-    (folder / "stuck.toml").write_text(
-        'title = "Stuck"\nkind = "fault"\nrequirement = "KEY-02"\norigin = "R1"\n'
-        'description = "It waits for ever while it is imported."\n'
+    (folder / "faults").mkdir(parents=True)
+    (folder / "faults" / "stuck.toml").write_text(
+        _BLOCKING.format(hello=str(hello), never=str(never))
     )
     command = [sys.executable, "-c", _DRIVER, str(folder), "zoo", "--run"]
     listener = os.open(hello, os.O_RDONLY | os.O_NONBLOCK)

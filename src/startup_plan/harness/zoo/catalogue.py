@@ -1,81 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subjects whose verdict is known: a correct rewrite, and faults seeded into it.
+"""Subjects whose verdict is known, one data file each.
 
-Each subject is a module `SLUG.py` with a data file `SLUG.toml` beside it. A fault is the rewrite
-with a few places of its text replaced, so that it breaks what it names and nothing else.
+`faults/SLUG.toml` is the rewrite with one mistake in it, which breaks what the file names and
+nothing else. `correct/SLUG.toml` breaks nothing. Both hold `title` and `description`, and a table
+`[[change]]` for each place of the rewrite that is not as it was: `find` is a text that occurs
+there once, `replace` what stands there instead. A fault says besides which `requirement` catches
+it, in which others it may show (`consequences`), what has to be there for anybody to see it
+(`needs`), and its `origin`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import linecache
-import re
 import tomllib
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 from startup_plan.harness.contract import capabilities
+from startup_plan.harness.contract.register import load_register
 
 if TYPE_CHECKING:
-    from types import CodeType
+    from collections.abc import Container
 
 Kind: TypeAlias = Literal["correct", "fault"]
 
-_FOLDER: Final = Path(__file__).with_name("faults")
-_REWRITE: Final = Path(__file__).with_name("rewrite.py")
-_ID: Final = re.compile(r"[A-Z]+-\d\d")
-_KEYS: Final = frozenset(
-    (
-        "title",
-        "kind",
-        "requirement",
-        "consequences",
-        "needs",
-        "origin",
-        "description",
-        "file_format",
-    )
-)
+_HOME: Final = Path(__file__).parent
+_FOLDERS: Final[dict[Kind, str]] = {"correct": "correct", "fault": "faults"}
+_BOTH: Final = frozenset(("title", "description", "change"))
+_KEYS: Final[dict[Kind, frozenset[str]]] = {
+    "correct": _BOTH,
+    "fault": _BOTH | {"requirement", "consequences", "needs", "origin"},
+}
 
-
-def seed(namespace: dict[str, Any], *substitutions: tuple[str, str]) -> None:
-    """Run the rewrite, with some of its text replaced, as the module that calls.
-
-    Args:
-        namespace: the globals of the calling module; its `__name__` becomes the logger's.
-        substitutions: pairs of a text that occurs exactly once in the rewrite, and what replaces
-            it. Each sees what those before it have left.
-
-    Raises:
-        ValueError: a text occurs not once; the rewrite has changed under the fault.
-        SyntaxError: what comes out is not Python.
-    """
-    exec(_compiled(substitutions), namespace)
-
-
-@cache
-def _compiled(substitutions: tuple[tuple[str, str], ...]) -> CodeType:
-    """The code of the changed rewrite; compiled once, because a world runs it at every boot."""
-    source = _REWRITE.read_text("utf-8")
-    for find, replace in substitutions:
-        count = source.count(find)
-        if count != 1:
-            raise ValueError(f"{find!r} occurs {count} times in {_REWRITE.name}, not once")
-        source = source.replace(find, replace)
-    mark = hashlib.sha256(repr(substitutions).encode()).hexdigest()[:8]
-    file = f"<{_REWRITE.name} seeded {mark}>"
-    # No such file exists, so tracebacks would have no text without this.
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    return compile(source, file, "exec", dont_inherit=True)
+_register = cache(load_register)
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One place of a source that is not as it was.
+
+    Attributes:
+        find: what stands there, and nowhere else, once the changes before this one are made.
+        replace: what takes its place.
+    """
+
+    find: str
+    replace: str
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ZooEntry:
     """What the zoo knows of one of its subjects.
 
     Attributes:
-        slug: name of the module and of its data file.
+        slug: name of the data file.
         title: one short line.
         kind: "fault" breaks what it names, "correct" breaks nothing.
         requirement: the contract id that must catch it; None if it is correct.
@@ -83,125 +64,106 @@ class ZooEntry:
         needs: capabilities without which nobody can see the fault.
         origin: where the fault comes from: a row of the issue table, or "measured".
         description: what was changed, and what happens to an engine because of it.
-        file: the module.
+        changes: what makes the subject out of the rewrite, in order.
     """
 
-    __slots__ = (
-        "consequences",
-        "description",
-        "file",
-        "kind",
-        "needs",
-        "origin",
-        "requirement",
-        "slug",
-        "title",
-    )
-
-    def __init__(
-        self,
-        *,
-        slug: str,
-        title: str,
-        kind: Kind,
-        requirement: str | None,
-        consequences: tuple[str, ...],
-        needs: tuple[str, ...] = (),
-        origin: str,
-        description: str,
-        file: Path,
-    ) -> None:
-        """See the class."""
-        self.slug = slug
-        self.title = title
-        self.kind = kind
-        self.requirement = requirement
-        self.consequences = consequences
-        self.needs = needs
-        self.origin = origin
-        self.description = description
-        self.file = file
-
-    def __repr__(self) -> str:
-        """Name the entry and what it breaks, for pytest's ids and messages."""
-        return f"ZooEntry({self.slug!r}, {self.requirement or self.kind})"
+    slug: str
+    title: str
+    kind: Kind
+    requirement: str | None = None
+    consequences: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    origin: str = ""
+    description: str
+    changes: tuple[Change, ...] = ()
 
 
-def load_catalogue() -> tuple[ZooEntry, ...]:
-    """Every subject of the zoo, in the order of their slugs.
+def load_catalogue() -> dict[str, ZooEntry]:
+    """Every subject of the zoo by its slug: first what is correct, then the faults.
 
     Raises:
-        ValueError: a data file is wrong or has no module, or a module has no data file.
+        ValueError: a data file is wrong; the message names it.
     """
-    data = sorted(_FOLDER.glob("*.toml"))
-    known = {path.stem for path in data}
-    for module in sorted(_FOLDER.glob("*.py")):
-        if module.stem != "__init__" and module.stem not in known:
-            raise ValueError(f"{module.name} has no {module.stem}.toml beside it")
-    return tuple(_entry(path) for path in data)
+    found: dict[str, ZooEntry] = {}
+    for kind, folder in _FOLDERS.items():
+        for path in sorted((_HOME / folder).glob("*.toml")):
+            if path.stem in found:
+                raise ValueError(f"{path.name}: both a fault and correct; give it another name")
+            found[path.stem] = read_entry(path, kind)
+    return found
 
 
-def _entry(path: Path) -> ZooEntry:
-    """One data file as an entry.
+def read_entry(path: Path, kind: Kind = "fault") -> ZooEntry:
+    """Read and check one data file.
 
     Raises:
-        ValueError: it cannot be read as one; the message names the file.
+        ValueError: it is no entry; the message names the file.
     """
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except tomllib.TOMLDecodeError as error:
+        return _entry(path.stem, kind, tomllib.loads(path.read_text("utf-8")))
+    except ValueError as error:
         raise ValueError(f"{path.name}: {error}") from error
-    unknown = sorted(table.keys() - _KEYS)
-    if unknown:
-        raise ValueError(f"{path.name}: unknown keys: {', '.join(unknown)}")
-    kind: Kind
-    match table.get("kind"):
-        case "fault":
-            kind = "fault"
-        case "correct":
-            kind = "correct"
-        case other:
-            raise ValueError(f'{path.name}: kind is "fault" or "correct", not {other!r}')
-    file = _REWRITE if path.stem == _REWRITE.stem else path.with_suffix(".py")
-    if not file.is_file():
-        raise ValueError(f"{path.name}: {file.name} does not exist")
-    requirement = table.get("requirement")
-    if kind == "correct" and requirement is not None:
-        raise ValueError(f"{path.name}: what is correct breaks no requirement")
-    if kind == "fault" and not _is_id(requirement):
-        raise ValueError(f"{path.name}: a fault names one requirement, not {requirement!r}")
-    consequences = table.get("consequences", [])
-    if not isinstance(consequences, list) or not all(map(_is_id, consequences)):
-        raise ValueError(f"{path.name}: consequences is a list of ids, not {consequences!r}")
-    if requirement in consequences or (kind == "correct" and consequences):
-        raise ValueError(f"{path.name}: consequences are what fails besides the requirement")
-    needs = table.get("needs", [])
-    if not isinstance(needs, list) or not set(needs) <= set(capabilities.names()):
-        raise ValueError(f"{path.name}: needs is a list of capabilities, not {needs!r}")
+
+
+def _entry(slug: str, kind: Kind, table: dict[str, Any]) -> ZooEntry:
+    """A table as an entry.
+
+    Raises:
+        ValueError: it cannot be read as one.
+    """
+    if unknown := sorted(table.keys() - _KEYS[kind]):
+        raise ValueError(f"unknown keys for {_FOLDERS[kind]}: {', '.join(unknown)}")
+    requirement, origin = None, ""
+    if kind == "fault":
+        requirement, origin = _text(table, "requirement").strip(), _text(table, "origin").strip()
+        if requirement not in _register():
+            raise ValueError(f"requirement: {_register().describe_unknown(requirement)}")
+        if not table.get("change"):
+            raise ValueError("a fault has at least one [[change]]")
+    consequences = _names(table, "consequences", _register(), "ids of requirements")
+    if requirement in consequences:
+        raise ValueError("consequences are what fails besides the requirement")
+    changes = table.get("change", [])
+    if not isinstance(changes, list) or not all(isinstance(change, dict) for change in changes):
+        raise ValueError("changes are written [[change]], each with a find and a replace")
     return ZooEntry(
-        slug=path.stem,
-        title=_text(path, table, "title"),
+        slug=slug,
+        title=_text(table, "title").strip(),
         kind=kind,
         requirement=requirement,
-        consequences=tuple(consequences),
-        needs=tuple(needs),
-        origin=_text(path, table, "origin") if kind == "fault" else "",
-        description=_text(path, table, "description"),
-        file=file,
+        consequences=consequences,
+        needs=_names(table, "needs", capabilities.names(), "capabilities"),
+        origin=origin,
+        description=_text(table, "description").strip(),
+        changes=tuple(_change(change) for change in changes),
     )
 
 
-def _is_id(value: object) -> bool:
-    return isinstance(value, str) and _ID.fullmatch(value) is not None
+def _change(table: dict[str, Any]) -> Change:
+    if unknown := sorted(table.keys() - {"find", "replace"}):
+        raise ValueError(f"unknown keys in a [[change]]: {', '.join(unknown)}")
+    return Change(_text(table, "find"), _text(table, "replace", or_empty=True))
 
 
-def _text(path: Path, table: dict[str, Any], key: str) -> str:
+def _names(table: dict[str, Any], key: str, known: Container[str], what: str) -> tuple[str, ...]:
+    """A list of known names, empty if it is left out.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(v, str) and v in known for v in value):
+        raise ValueError(f"{key} is a list of {what}, not {value!r}")
+    return tuple(value)
+
+
+def _text(table: dict[str, Any], key: str, *, or_empty: bool = False) -> str:
     """A text that has to be there.
 
     Raises:
         ValueError: it is missing, empty or no text.
     """
     value = table.get(key)
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{path.name}: {key} is missing or empty")
-    return value.strip()
+    if not isinstance(value, str) or not (or_empty or value.strip()):
+        raise ValueError(f"{key} is missing, empty or no text")
+    return value

@@ -2,12 +2,13 @@
 """A second startup plan that keeps the contract, with nothing in common with the reference.
 
 It has two uses. It shows that the suite raises no false alarm on an implementation that it was not
-written for, and it is the ground on which `startup_plan.harness.zoo.catalogue.seed` plants faults.
+written for, and it is the ground on which `startup_plan.harness.zoo.seed` plants faults.
 
-A plan is six lines of ASCII text; the last is a digest of those above it. The only bytes that are
-read as a plan are those that a save would have written, so nothing has to be repaired or guessed.
-All amounts of memory are in bytes. Where a line exists because of one sentence of the contract, the
-comment names it.
+A plan is six lines of ASCII text: `vllm-startup-plan SCHEMA`, `key KEY`, `kv BYTES`, `free BYTES`,
+`weights BYTES` (or `-`), and `sha256` with the first 16 characters of the digest of those above it.
+The only bytes that are read as a plan are those that a save would have written, so nothing has to
+be repaired or guessed. All amounts of memory are in bytes. Where a line exists because of one
+sentence of the contract, the comment names it.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ from startup_plan.harness.verdict.record import clean
 from startup_plan.support.process_group import StopSignals
 from startup_plan.support.scratch import scratch_folder
 
+from .seed import write_subject
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
@@ -140,7 +142,10 @@ def run_zoo(
                 while waiting and len(running) < max(1, jobs):
                     entry = waiting.pop()
                     ids = ids_in_need(entry) if entry.needs else () if only is None else only(entry)
-                    running.append(_Judgement(entry, folder / entry.slug, profile, ids))
+                    try:
+                        running.append(_Judgement(entry, folder / entry.slug, profile, ids))
+                    except ValueError as error:
+                        yield Verdict(entry, (), (), str(error), 0.0)
                 if stop.number is not None:
                     raise ZooInterruptedError(stop.number)
                 done = [judgement for judgement in running if judgement.is_over]
@@ -164,8 +169,9 @@ class _Judgement:
         self._output = folder / "output"
         self._began = time.monotonic()
         folder.mkdir()
+        subject = write_subject(entry, folder)
         command = [
-            *(sys.executable, "-P", "-c", _COMMAND, "gate", str(entry.file), "-n", "0"),
+            *(sys.executable, "-P", "-c", _COMMAND, "gate", str(subject), "-n", "0"),
             *("--profile", profile, "--json", str(self._report)),
             *(("--only", ",".join(ids)) if ids else ()),
             *(("--require", ",".join(entry.needs)) if entry.needs else ()),

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,12 +17,7 @@ if TYPE_CHECKING:
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
 
-SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
-LASTING: Final = pytest.mark.parametrize("persistent", [False, True], ids=["once", "for-good"])
 
-
-@SETTINGS
-@LASTING
 @pytest.mark.requirement("SAVE-01")
 def test_no_failing_operation_makes_a_save_raise(
     world: World, tally: Tally, over_old: bool, persistent: bool
@@ -41,7 +36,6 @@ def test_no_failing_operation_makes_a_save_raise(
     assert tried >= len(errors())
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-01")
 def test_a_full_disk_does_not_make_a_save_raise(world: World, tally: Tally, over_old: bool) -> None:
     """Where everything that takes space fails and the rest works, nothing is raised."""
@@ -57,7 +51,6 @@ def test_a_full_disk_does_not_make_a_save_raise(world: World, tally: Tally, over
     assert tried >= 2
 
 
-@LASTING
 @pytest.mark.requirement("SAVE-02")
 def test_a_failed_save_leaves_the_old_plan_as_it_was(
     world: World, tally: Tally, persistent: bool
@@ -91,7 +84,6 @@ def test_a_full_disk_leaves_the_old_plan_as_it_was(world: World, tally: Tally) -
     assert tried >= 2
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-03")
 def test_a_failed_save_leaves_no_temporary_file(world: World, tally: Tally, over_old: bool) -> None:
     """A save that one failing operation stops has removed what it created."""
@@ -108,7 +100,6 @@ def test_a_failed_save_leaves_no_temporary_file(world: World, tally: Tally, over
     assert tried >= len(errors())
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-03")
 def test_a_full_disk_is_left_without_a_temporary_file(
     world: World, tally: Tally, over_old: bool

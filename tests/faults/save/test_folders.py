@@ -48,7 +48,6 @@ def test_missing_folders_are_created(world: World, tally: Tally, below: str) -> 
         raise Violation("SAVE-08", f"{head}; {end}")
 
 
-@pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
 @pytest.mark.requirement("SAVE-08")
 def test_the_mode_of_a_plan_is_0666_less_the_umask(
     world: World, tally: Tally, over_old: bool

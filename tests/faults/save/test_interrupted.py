@@ -44,7 +44,6 @@ def interrupted(trial: SaveTrial, kind: type[BaseException]) -> Iterator[str]:
 
 
 @pytest.mark.requirement("SAVE-03")
-@pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
 @pytest.mark.parametrize("kind", INTERRUPTIONS)
 def test_an_interrupted_save_leaves_no_temporary_file(
     world: World, tally: Tally, over_old: bool, kind: type[BaseException]

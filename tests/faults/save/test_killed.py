@@ -17,13 +17,11 @@ if TYPE_CHECKING:
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
 
-SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
 
 OVER_AN_HOUR: Final = 3660
 """Seconds; a margin for clocks of files that are coarser than the clock of the process."""
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-03")
 def test_what_a_killed_save_leaves_is_never_read_as_a_plan(
     world: World, tally: Tally, over_old: bool
@@ -52,7 +50,6 @@ def test_what_a_killed_save_leaves_is_never_read_as_a_plan(
     assert kills >= 1
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-03")
 def test_what_a_killed_save_leaves_is_removed_once_it_is_an_hour_old(
     world: World, tally: Tally, over_old: bool

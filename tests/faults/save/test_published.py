@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,12 +18,7 @@ if TYPE_CHECKING:
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
 
-SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
-LASTING: Final = pytest.mark.parametrize("persistent", [False, True], ids=["once", "for-good"])
 
-
-@SETTINGS
-@LASTING
 @pytest.mark.requirement("SAVE-10")
 def test_what_fails_after_the_plan_is_in_place_is_no_failure(
     world: World, tally: Tally, over_old: bool, persistent: bool

@@ -26,7 +26,6 @@ TAKEN: Final[dict[str, Callable[[int], int]]] = {
 }
 
 
-@pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
 @pytest.mark.requirement("SAVE-11")
 def test_a_short_write_is_completed_or_the_save_fails_cleanly(
     world: World, tally: Tally, over_old: bool

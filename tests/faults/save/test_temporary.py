@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
 
-SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
 
 PID: Final = 1
 MOMENT: Final = 1_790_000_000
@@ -35,7 +34,6 @@ MOMENT: Final = 1_790_000_000
 KEPT: Final = b"not a plan, and of value to somebody"
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-05")
 def test_the_temporary_file_is_created_exclusively(
     world: World, tally: Tally, over_old: bool
@@ -54,7 +52,6 @@ def test_the_temporary_file_is_created_exclusively(
             )
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-05")
 def test_the_name_of_the_temporary_file_cannot_be_predicted(
     world: World, tally: Tally, over_old: bool
@@ -78,7 +75,6 @@ def test_the_name_of_the_temporary_file_cannot_be_predicted(
         )
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-05")
 def test_links_planted_at_known_names_are_not_followed(
     world: World, tally: Tally, over_old: bool
@@ -102,7 +98,6 @@ def test_links_planted_at_known_names_are_not_followed(
     _check_victim(trial, victim, "links lie at the names that an earlier save used")
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-05")
 def test_a_link_planted_in_the_last_moment_is_not_followed(
     world: World, tally: Tally, over_old: bool

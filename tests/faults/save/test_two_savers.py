@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from startup_plan.harness.world.outcome import BootResult
     from startup_plan.harness.world.world import World
 
-SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
-ROLES: Final = pytest.mark.parametrize("a_is_longer", [False, True], ids=["short-A", "long-A"])
 
 SHORT: Final = 973_676_417
 """Bytes; nine digits."""
@@ -186,8 +184,6 @@ class Pair:
             os.environ.update(environ)
 
 
-@SETTINGS
-@ROLES
 @pytest.mark.requirement("SAVE-04")
 def test_a_whole_save_inside_another_does_no_harm(
     world: World, tally: Tally, over_old: bool, a_is_longer: bool
@@ -205,7 +201,6 @@ def test_a_whole_save_inside_another_does_no_harm(
     assert tried > 0
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-04")
 def test_a_save_that_stops_inside_another_does_no_harm(
     world: World, tally: Tally, over_old: bool
@@ -225,7 +220,6 @@ def test_a_save_that_stops_inside_another_does_no_harm(
     assert tried > 0
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-04")
 def test_a_save_does_not_sweep_the_file_of_a_living_saver(
     world: World, tally: Tally, over_old: bool

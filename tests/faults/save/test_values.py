@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, final
 
 import pytest
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
-
-SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
 
 
 @final
@@ -88,7 +86,6 @@ def _senseless(trial: SaveTrial) -> dict[str, object]:
     }
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-01")
 def test_no_value_makes_a_save_raise(world: World, tally: Tally, over_old: bool) -> None:
     """Whatever is handed over as a measurement, the save raises nothing."""
@@ -108,7 +105,6 @@ def test_no_value_makes_a_save_raise(world: World, tally: Tally, over_old: bool)
         )
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-09")
 def test_a_senseless_measurement_is_not_stored(world: World, tally: Tally, over_old: bool) -> None:
     """A value that no measurement gives leaves the disk as it was."""
@@ -150,7 +146,6 @@ def test_the_reason_for_not_storing_is_logged(world: World, tally: Tally) -> Non
         )
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-09")
 def test_other_integral_types_are_stored_as_integers(
     world: World, tally: Tally, over_old: bool

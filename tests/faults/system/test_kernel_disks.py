@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.needs("mount")
 
-SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
 
 SIZE: Final = 16 * PAGE
 INODES: Final = 24
@@ -53,7 +52,6 @@ SHORTAGES: Final = {
 }
 
 
-@SETTINGS
 @pytest.mark.parametrize("short_of", SHORTAGES)
 @pytest.mark.requirement("SAVE-01", "SAVE-02", "SAVE-03")
 def test_a_full_disk_costs_only_the_new_plan(
@@ -96,7 +94,6 @@ def _save_on_a_full_disk(
     return offenders, refused, len(SPARES)
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-01", "LOAD-07")
 def test_a_read_only_disk_costs_only_the_new_plan(
     world: World, tally: Tally, over_old: bool

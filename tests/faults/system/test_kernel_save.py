@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.needs("ptrace")
 
-SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
 SHARES: Final = 4
 """Parts into which the system calls of a save are divided, so that workers can divide them."""
 
@@ -29,7 +28,6 @@ OVER_AN_HOUR: Final = 3660
 """Seconds."""
 
 
-@SETTINGS
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.requirement("SAVE-01", "SAVE-02", "SAVE-03")
 def test_a_failing_system_call_costs_only_the_new_plan(
@@ -58,7 +56,6 @@ def test_a_failing_system_call_costs_only_the_new_plan(
     assert fired == len(tried) * len(kernel.clean.calls[calls])
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-02", "SAVE-03")
 def test_a_killed_process_costs_only_the_new_plan(
     world: World, tally: Tally, over_old: bool

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
 
-SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
 FOLDERS: Final = pytest.mark.parametrize("which", ["cache root", "plan folder"])
 
 
@@ -81,7 +80,6 @@ def test_a_folder_that_was_moved_and_linked_keeps_working(
         raise Violation("LOAD-08", f"{story}; {saved}; {later}")
 
 
-@SETTINGS
 @FOLDERS
 @pytest.mark.parametrize("swap", SWAPS)
 @pytest.mark.requirement("SAVE-01", "SAVE-05")

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.requirement("SAVE-01", "SAVE-05"),
-    pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"]),
     pytest.mark.parametrize("what", PLANTED),
 ]
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
 
-SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
 
 SEED: Final = 20_260_816
 
@@ -25,7 +24,6 @@ OVER_AN_HOUR: Final = 3660
 """Seconds; a margin for clocks of files that are coarser than the clock of the process."""
 
 
-@SETTINGS
 @pytest.mark.requirement("SAVE-12")
 def test_every_reader_in_a_crowd_sees_a_whole_plan(
     world: World, tally: Tally, over_old: bool

@@ -7,7 +7,7 @@ The savers have a process id each. What a crowd of real processes shows with luc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,11 +23,7 @@ if TYPE_CHECKING:
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
 
-SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
-ROLES: Final = pytest.mark.parametrize("a_is_longer", [False, True], ids=["short-A", "long-A"])
 
-
-@SETTINGS
 @pytest.mark.requirement("SAVE-12")
 def test_a_reader_in_the_midst_of_a_save_sees_a_whole_plan(
     world: World, tally: Tally, over_old: bool
@@ -45,8 +41,6 @@ def test_a_reader_in_the_midst_of_a_save_sees_a_whole_plan(
     assert last > 1
 
 
-@SETTINGS
-@ROLES
 @pytest.mark.requirement("SAVE-12")
 def test_a_reader_where_two_savers_meet_sees_a_whole_plan(
     world: World, tally: Tally, over_old: bool, a_is_longer: bool

@@ -8,7 +8,7 @@ can notice count as one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,12 +19,7 @@ if TYPE_CHECKING:
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
 
-SETTINGS: Final = pytest.mark.parametrize("over_old", [False, True], ids=["first", "overwrite"])
-ROLES: Final = pytest.mark.parametrize("a_is_longer", [False, True], ids=["short-A", "long-A"])
 
-
-@SETTINGS
-@ROLES
 @pytest.mark.requirement("SAVE-04")
 def test_two_saves_in_any_order_leave_the_whole_plan_of_one(
     world: World, tally: Tally, over_old: bool, a_is_longer: bool

@@ -243,16 +243,6 @@ def test_a_run_without_end_is_ended(tmp_path: Path) -> None:
     assert len(fault.operations) == Trace.endless + 1
 
 
-def test_a_trace_can_look_after_each_operation(tmp_path: Path) -> None:
-    """A look at the disk after each operation is no operation itself."""
-    there: list[bool] = []
-    with recording(tmp_path, after=lambda _: there.append((tmp_path / "plan").exists())) as trace:
-        _save(tmp_path)
-
-    assert there == [False, False, False, False, True]
-    assert len(trace.operations) == 5
-
-
 def test_a_process_leaves_nothing_open(tmp_path: Path) -> None:
     """Descriptors that a simulated process forgot are closed when it ends."""
     before = set(os.listdir("/proc/self/fd"))

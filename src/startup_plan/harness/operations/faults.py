@@ -10,15 +10,15 @@ Each function here makes a context manager for `World.boot(during_save=...)` or 
 
 Operations are counted from 1, in the order in which the subject asks for them; reads and looks
 (`stat`) count as well. To fail each in turn, go on until a run ends in which nothing has fired.
-A trace of a fault-free save is what `recording` gives: every operation with its arguments, its
-bytes and what came of it.
+`recording` notes every operation, with its arguments, its bytes and what came of it, and changes
+none.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, final
 
 from startup_plan.harness.world.world import KilledError
 
@@ -48,7 +48,6 @@ class Trace(Observer):
 
     Args:
         root: the folder.
-        after: called after each operation that was let through, with the operation.
 
     Attributes:
         operations: every operation that was asked for, in order.
@@ -59,14 +58,11 @@ class Trace(Observer):
     endless = 5000
     """More operations than this are taken for a loop that does not end."""
 
-    def __init__(
-        self, root: str | os.PathLike[str], after: Callable[[Operation], None] | None = None
-    ) -> None:
+    def __init__(self, root: str | os.PathLike[str]) -> None:
         """A trace in which nothing has happened."""
         super().__init__(root)
         self.operations: list[Operation] = []
         self.hits: list[Operation] = []
-        self._after = after
         self._dead = False
 
     @property
@@ -104,18 +100,12 @@ class Trace(Observer):
         except BaseException as error:
             operation.error = error
             raise
-        if self._after is not None:
-            self._after(operation)
         return operation.result  # type: ignore[no-any-return]
 
     def decide(self, operation: Operation, perform: Callable[[], Result]) -> Result:
         """Let it happen."""
         del operation
         return perform()
-
-    def strike(self, operation: Operation) -> None:
-        """Note that the fault is injected here."""
-        self.hits.append(operation)
 
     def die(self) -> KilledError:
         """End the process: nothing it asks for from now on has an effect."""
@@ -136,43 +126,37 @@ class Trace(Observer):
         super().__exit__(kind, error, trace)
 
 
+recording: Final = Trace
+"""A trace without a fault, for whoever makes one."""
+
+
 @final
-class _Failure(Trace):
-    """An error of the n-th operation."""
+class _Fault(Trace):
+    """A fault at the n-th operation that matches, and if it lasts at every later one."""
 
     def __init__(
         self,
         root: str | os.PathLike[str],
         n: int,
-        error: int | type[BaseException],
-        *,
-        persistent: bool,
+        strike: Callable[[_Fault, Operation, Callable[[], Any]], Any],
         matching: Matching | None,
-        after_effect: bool,
+        *,
+        persistent: bool = False,
     ) -> None:
         super().__init__(root)
-        self._n = n
-        self._error = error
-        self._persistent = persistent
+        self._left = n
+        self._strike = strike
         self._matching = matching
-        self._after_effect = after_effect
-        self._seen = 0
+        self._persistent = persistent
 
-    def decide(self, operation: Operation, perform: Callable[[], Result]) -> Result:
-        if self._matching is None or self._matching(operation):
-            self._seen += 1
-            if self._seen == self._n or (self._persistent and self._seen > self._n):
-                self.strike(operation)
-                # Linux lets go of the descriptor even where close reports an error.
-                if self._after_effect or operation.name == "close":
-                    _let_go(operation, perform())
-                raise mark_injected(self._made(operation))
-        return perform()
-
-    def _made(self, operation: Operation) -> BaseException:
-        if isinstance(self._error, int):
-            return OSError(self._error, os.strerror(self._error), operation.path)
-        return self._error(f"injected at operation {operation.index}")
+    def decide(self, operation: Operation, perform: Callable[[], Any]) -> Any:
+        if self._matching is not None and not self._matching(operation):
+            return perform()
+        self._left -= 1
+        if self._left and not (self._persistent and self._left < 0):
+            return perform()
+        self.hits.append(operation)
+        return self._strike(self, operation, perform)
 
 
 def _let_go(operation: Operation, result: Any) -> None:
@@ -182,25 +166,6 @@ def _let_go(operation: Operation, result: Any) -> None:
         close_quietly(result)
     elif operation.name == "scandir":
         result.close()
-
-
-@final
-class _Kill(Trace):
-    """The end of the process just before the n-th operation."""
-
-    def __init__(self, root: str | os.PathLike[str], n: int, *, matching: Matching | None) -> None:
-        super().__init__(root)
-        self._n = n
-        self._matching = matching
-        self._seen = 0
-
-    def decide(self, operation: Operation, perform: Callable[[], Result]) -> Result:
-        if self._matching is None or self._matching(operation):
-            self._seen += 1
-            if self._seen == self._n:
-                self.strike(operation)
-                raise self.die()
-        return perform()
 
 
 @final
@@ -226,47 +191,13 @@ class _ShortWrites(Trace):
         kept = min(max(self._taken(given), 0), given)
         if kept == given:
             return perform()
-        self.strike(operation)
+        self.hits.append(operation)
         if self._left is not None:
             self._left -= 1
         if kept == 0:
             return 0
         operation.data = operation.data[:kept]
         return perform()
-
-
-@final
-class _Intrusion(Trace):
-    """Something that somebody else does just before the n-th operation."""
-
-    def __init__(
-        self,
-        root: str | os.PathLike[str],
-        n: int,
-        action: Callable[[Operation], None],
-        *,
-        matching: Matching | None,
-    ) -> None:
-        super().__init__(root)
-        self._n = n
-        self._action = action
-        self._matching = matching
-        self._seen = 0
-
-    def decide(self, operation: Operation, perform: Callable[[], Result]) -> Result:
-        if self._matching is None or self._matching(operation):
-            self._seen += 1
-            if self._seen == self._n:
-                self.strike(operation)
-                self._action(operation)
-        return perform()
-
-
-def recording(
-    root: str | os.PathLike[str], after: Callable[[Operation], None] | None = None
-) -> Trace:
-    """Note every operation below `root` and change none; `after` is called after each."""
-    return Trace(root, after)
 
 
 def fail_at(
@@ -289,9 +220,16 @@ def fail_at(
         after_effect: let it happen first and report the error all the same.
     """
     code = getattr(errno, error) if isinstance(error, str) else error
-    return _Failure(
-        root, n, code, persistent=persistent, matching=matching, after_effect=after_effect
-    )
+
+    def strike(_: Trace, operation: Operation, perform: Callable[[], object]) -> Never:
+        # Linux lets go of the descriptor even where close reports an error.
+        if after_effect or operation.name == "close":
+            _let_go(operation, perform())
+        if isinstance(code, int):
+            raise mark_injected(OSError(code, os.strerror(code), operation.path))
+        raise mark_injected(code(f"injected at operation {operation.index}"))
+
+    return _Fault(root, n, strike, matching, persistent=persistent)
 
 
 def kill_at(root: str | os.PathLike[str], n: int, matching: Matching | None = None) -> Trace:
@@ -300,7 +238,11 @@ def kill_at(root: str | os.PathLike[str], n: int, matching: Matching | None = No
     That operation and every later one raise `KilledError` and have no effect, so that the dead
     process's own clean-up cannot touch the disk.
     """
-    return _Kill(root, n, matching=matching)
+
+    def strike(trace: Trace, *_: object) -> Never:
+        raise trace.die()
+
+    return _Fault(root, n, strike, matching)
 
 
 def short_writes(
@@ -331,4 +273,9 @@ def intrude_at(
     What `action` does to files is not part of this trace; a trace of its own, entered within it,
     sees that.
     """
-    return _Intrusion(root, n, action, matching=matching)
+
+    def strike(_: Trace, operation: Operation, perform: Callable[[], Result]) -> Result:
+        action(operation)
+        return perform()
+
+    return _Fault(root, n, strike, matching)

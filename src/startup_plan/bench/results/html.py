@@ -7,13 +7,14 @@ import json
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from .report_table import gains, spread_words, summary, used_stages
-from .stages import ELSEWHERE, STAGES
+from startup_plan.bench.server.stages import ELSEWHERE, STAGES
+
+from .table import gains, spread_words, summary, used_stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .results import Results, Run
+    from .record import Results, Run
 
 # Told apart by those who do not see all colours, and by the words beside them.
 _COLOURS: Final = (

@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from startup_plan.bench.errors import RefusalError
+
 from .caches import FOLDERS, cache_environment
-from .errors import RefusalError
 from .phases import DISABLE_CACHE, ENABLE_PLAN, FORCE_LOAD
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, final
 
+from startup_plan.bench.errors import InterruptedRunError, RefusalError
 from startup_plan.support import ports
 from startup_plan.support.process_group import adopt_orphans
 
 from . import talk
-from .errors import InterruptedRunError, RefusalError
 from .family import Family, Process, children_of_this_process
 from .logs import Log
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+from startup_plan.bench.errors import RefusalError
+from startup_plan.bench.server.talk import HOST, check_health_path
 from startup_plan.support import ports
-
-from .errors import RefusalError
-from .talk import HOST, check_health_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

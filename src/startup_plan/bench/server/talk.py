@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from .errors import RefusalError
+from startup_plan.bench.errors import RefusalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

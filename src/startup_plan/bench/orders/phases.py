@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from .errors import RefusalError
+from startup_plan.bench.errors import RefusalError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,8 +15,8 @@ from startup_plan.support.atomic_files import write_report
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .server import Ending
-    from .stages import Stage
+    from startup_plan.bench.server.launch import Ending
+    from startup_plan.bench.server.stages import StartupStage
 
 SCHEMA: Final = 1
 NAME: Final = "results.json"
@@ -114,7 +114,7 @@ class Run:
     died: int | None = None
     answered: float | None = None
     answers: list[Answer] = field(default_factory=list)
-    stages: list[Stage] = field(default_factory=list)
+    stages: list[StartupStage] = field(default_factory=list)
     facts: list[LogFact] = field(default_factory=list)
     traced: bool = False
     ending: Ending | None = None

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from startup_plan.bench.server.stages import StartupStage
 
 SCHEMA: Final = 1
+FORM: Final = f"startup-plan/bench/{SCHEMA}"
+"""Which form `results.json` has: that of `schemas/bench-1.json`."""
+
 NAME: Final = "results.json"
 
 Verdict = Literal["passed", "failed", "not-applicable"]
@@ -175,5 +178,5 @@ class Results:
         Raises:
             ReportPathError: it cannot be written.
         """
-        document = {"schema": SCHEMA, **asdict(self)}
+        document = {"$schema": FORM, "schema": SCHEMA, **asdict(self)}
         write_report(folder / NAME, json.dumps(document, indent=2) + "\n")

@@ -8,7 +8,7 @@ lines are missing the stage is missing too, and its time shows up under `elsewhe
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from startup_plan.bench.server import POLL_SECONDS, Server, new_marker
+from startup_plan.bench.server.launch import POLL_SECONDS, Server, new_marker
 from startup_plan.support.process_group import StopSignals
 
 SERVER = Path(__file__).parents[1] / "tests" / "bench" / "scripted_server.py"

@@ -3,8 +3,8 @@
 
     python benchmarks/figures.py measure [--wheel FILE] [--vllm-python FILE] [--runs 20]
     python benchmarks/figures.py real [--wheel FILE]      # with an interpreter that has a vLLM
-    python benchmarks/figures.py render      # docs/reports/*.json into README.md and *.md there
-    python benchmarks/figures.py check       # status 1 if README.md says anything else
+    python benchmarks/figures.py render      # docs/reports/*.json into README.md, *.md, *.html
+    python benchmarks/figures.py check       # status 1 if they say anything else
 
 `measure` writes `docs/reports/figures.json`, with the machine that it ran on, and the reports on
 the reference and on the wheel. `real` makes the two reports on real vLLM as well, takes the census,
@@ -23,6 +23,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Final
+
+from startup_plan.harness.verdict.html import page_of
 
 ROOT: Final = Path(__file__).parents[1]
 REPORTS: Final = ROOT / "docs" / "reports"
@@ -64,18 +66,17 @@ def script(name: str, *arguments: str, python: str = sys.executable) -> dict[str
 
 
 def report(subject: str, target: Path, *options: str) -> None:
-    """Gate `subject` and keep the report as JSON and HTML, under the name that a user types."""
+    """Gate `subject` and keep the report as JSON, under the name that a user types."""
     done = subprocess.run(
         [sys.executable, "-m", "startup_plan", "gate", os.path.basename(subject),
-         "--json", str(target), "--html", str(target.with_suffix(".html")), *options],
+         "--json", str(target), *options],
         check=False, capture_output=True, text=True, cwd=os.path.dirname(subject) or ROOT,
     )  # fmt: skip
     if done.returncode not in {0, 1}:
         raise SystemExit(f"the gate on {subject} ended with {done.returncode}: {done.stderr}")
     # Where a file lay on this machine is nobody's business.
-    for file in (target, target.with_suffix(".html")):
-        text = file.read_text().replace(f"{os.path.dirname(os.path.abspath(subject))}/", "")
-        file.write_text(text.replace(f"{ROOT}/", ""))
+    text = target.read_text().replace(f"{os.path.dirname(os.path.abspath(subject))}/", "")
+    target.write_text(text.replace(f"{ROOT}/", ""))
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -296,7 +297,11 @@ def rendered() -> dict[Path, str]:
         f"suite {released['suite']['version']}, profile {released['suite']['profile']}.\n\n"
         f"{released['summary']['verdict']}\n\n{verdict_table(released)}\n\n{stories(released)}\n"
     )
-    return {ROOT / "README.md": readme, RELEASED.with_suffix(".md"): page}
+    html = {
+        file.with_suffix(".html"): page_of(json.loads(file.read_text()))
+        for file in (REFERENCE, RELEASED)
+    }
+    return {ROOT / "README.md": readme, RELEASED.with_suffix(".md"): page, **html}
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from startup_plan.bench.logs import Log
+from startup_plan.bench.server.logs import Log
 from startup_plan.cli import main as cli
 from startup_plan.support.free_port import free_port
 

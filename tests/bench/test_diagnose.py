@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from startup_plan.bench.diagnose import diagnose
-from startup_plan.bench.evidence import NO_FILE, collect
-from startup_plan.bench.results import SCHEMA
+from startup_plan.bench.diagnosis.evidence import NO_FILE, collect
+from startup_plan.bench.diagnosis.find import diagnose
+from startup_plan.bench.results.record import SCHEMA
 from startup_plan.cli import main as cli
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.bench.conftest import Measure
 
-    from startup_plan.bench.diagnose import Diagnosis
+    from startup_plan.bench.diagnosis.find import Diagnosis
 
 WORKER = "(Worker pid=2) INFO 11-29 18:57:04 [a.py:1] "
 REFUSED = WORKER + "Compiling model again due to a load failure from /c/rank_0_0/model, reason: "

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.bench.conftest import is_gone, server_command
 
-from startup_plan.bench.server import Ending, Server
+from startup_plan.bench.server.launch import Ending, Server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,7 +163,7 @@ def test_an_interrupted_benchmark_leaves_results_and_no_process(
     bench = [
         sys.executable,
         "-m",
-        "startup_plan.cli",
+        "startup_plan",
         "bench",
         "--output-dir",
         str(folder),

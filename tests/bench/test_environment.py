@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from startup_plan.bench.caches import FOLDERS, make_caches, on_a_copy
-from startup_plan.bench.environment import (
+from startup_plan.bench.orders.caches import FOLDERS, make_caches, on_a_copy
+from startup_plan.bench.orders.environment import (
     LEFT_OUT,
     MARKER,
     command_without_secrets,
     environment_of,
     without_secrets,
 )
-from startup_plan.bench.phases import PHASES, choose_phases
+from startup_plan.bench.orders.phases import PHASES, choose_phases
 
 BY_NAME = {phase.name: phase for phase in PHASES}
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from startup_plan.bench.environment import MARKER
-from startup_plan.bench.family import Family, children_of_this_process
-from startup_plan.bench.server import new_marker
+from startup_plan.bench.orders.environment import MARKER
+from startup_plan.bench.server.family import Family, children_of_this_process
+from startup_plan.bench.server.launch import new_marker
 
 if TYPE_CHECKING:
     from collections.abc import Generator

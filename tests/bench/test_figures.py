@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from startup_plan.bench.figures import figures_of
-from startup_plan.bench.results import Check, Run
-from startup_plan.bench.stages import Stage
+from startup_plan.bench.results.figures import figures_of
+from startup_plan.bench.results.record import Check, Run
+from startup_plan.bench.server.stages import StartupStage
 
 TIMES = {"uncached": (30.0, 40.0), "cache-hit": (20.0, 24.0), "plan-hit": (18.0, 21.0)}
 
@@ -14,7 +14,7 @@ def _run(phase: str, repeat: int, answered: float | None) -> Run:
     run = Run(phase, repeat, f"runs/{repeat}-{phase}", "caches/1", {}, "2026-01-01T00:00:00+00:00")
     run.answered = answered
     run.healthy = None if answered is None else answered - 1
-    run.stages = [Stage("compile", 5.0 * repeat, "")]
+    run.stages = [StartupStage("compile", 5.0 * repeat, "")]
     return run
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.bench.conftest import log_of
 
-from startup_plan.bench.logs import Log, known_kinds, read_log, split_line, tracebacks
+from startup_plan.bench.server.logs import Log, known_kinds, read_log, split_line, tracebacks
 
 if TYPE_CHECKING:
     from pathlib import Path

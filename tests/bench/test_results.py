@@ -12,14 +12,14 @@ import pytest
 from tests.bench.conftest import server_command
 
 from startup_plan.bench.errors import RefusalError
-from startup_plan.bench.phases import choose_phases
-from startup_plan.bench.plan import Benchmark
-from startup_plan.bench.report_html import render_html
-from startup_plan.bench.requests import Request
-from startup_plan.bench.results import Answer, Check, Results, Run
+from startup_plan.bench.orders.benchmark import Benchmark
+from startup_plan.bench.orders.phases import choose_phases
+from startup_plan.bench.orders.requests import Request
+from startup_plan.bench.results.html import render_html
+from startup_plan.bench.results.record import Answer, Check, Results, Run
 from startup_plan.bench.run import Runner
-from startup_plan.bench.stages import ELSEWHERE, STAGES, Stage
-from startup_plan.bench.talk import Exchange, is_healthy
+from startup_plan.bench.server.stages import ELSEWHERE, STAGES, StartupStage
+from startup_plan.bench.server.talk import Exchange, is_healthy
 from startup_plan.cli import main as cli
 from startup_plan.support.process_group import StopSignals
 
@@ -91,7 +91,7 @@ def test_the_table_names_phases_gains_and_failures(measure: Measure) -> None:
     )
 
 
-def _results(*, choices: list[Any], stages: list[Stage], evidence: str) -> Results:
+def _results(*, choices: list[Any], stages: list[StartupStage], evidence: str) -> Results:
     run = Run("cache-hit", 1, "runs/1-cache-hit", "caches/1", {}, "2026-01-01T00:00:00+00:00")
     run.healthy, run.answered, run.stages = 3.0, 4.0, stages
     run.answers = [Answer("text", 200, 1.0, choices)]
@@ -116,7 +116,7 @@ def _results(*, choices: list[Any], stages: list[Stage], evidence: str) -> Resul
 def test_the_page_has_a_bar_with_every_stage() -> None:
     """Each server that answered has a bar, and each stage its share of the longest."""
     names = (*STAGES, ELSEWHERE)
-    stages = [Stage(name, 4.0 / len(names), "line 1") for name in names]
+    stages = [StartupStage(name, 4.0 / len(names), "line 1") for name in names]
     page = render_html(_results(choices=[], stages=stages, evidence=""))
     widths = [float(width) for width in re.findall(r"width:([\d.]+)%", page)]
 

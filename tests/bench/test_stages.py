@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.bench.conftest import log_of
 
-from startup_plan.bench.stages import stages_of
+from startup_plan.bench.server.stages import stages_of
 
 WORKER = "(Worker pid=2) INFO 11-29 18:57:04 [a.py:1] "
 OTHER = "(Worker_TP1 pid=3) INFO 11-29 18:57:04 [a.py:1] "

@@ -16,7 +16,7 @@ import pytest
 
 from startup_plan.harness.cards.processes import nvidia_smi
 from startup_plan.harness.real_vllm import tiny_models
-from startup_plan.harness.real_vllm.server import Server
+from startup_plan.harness.real_vllm.api_server import ApiServer
 from startup_plan.harness.stubs.units import GIB
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Series:
         }
         words = [word for option in options.items() for word in option]
         log = self._folder / "log"
-        with Server([*words, *MODES[mode], *more], log, environment) as server:
+        with ApiServer([*words, *MODES[mode], *more], log, environment) as server:
             answers = [_answer(server, question) for question in _QUESTIONS]
             used, said = nvidia_smi(0), server.log()
         tokens = _TOKENS.search(said)
@@ -128,7 +128,7 @@ class Series:
         return [self.starts[key] for key in keys]
 
 
-def _answer(server: Server, question: str) -> list[list[int]]:
+def _answer(server: ApiServer, question: str) -> list[list[int]]:
     body: dict[str, Any] = {
         "model": "tiny",
         "prompt": question,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 from startup_plan.harness.real_vllm import tiny_models
-from startup_plan.harness.real_vllm.server import Server, members
+from startup_plan.harness.real_vllm.api_server import ApiServer, members
 from startup_plan.harness.session.once import once
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _boot(model: Path, root: Path, number: int, utilization: str) -> Boot:
         "--gpu-memory-utilization": utilization,
     }
     arguments = [word for option in options.items() for word in option]
-    with Server(arguments, root / f"log-{number}", environment) as server:
+    with ApiServer(arguments, root / f"log-{number}", environment) as server:
         answers = _answers(server)
     (facts,) = map(json.loads, record.read_text("utf-8").splitlines())
     return Boot(
@@ -106,7 +106,7 @@ def _boot(model: Path, root: Path, number: int, utilization: str) -> Boot:
     )
 
 
-def _answers(server: Server) -> list[list[list[int]]]:
+def _answers(server: ApiServer) -> list[list[list[int]]]:
     greedy: Mapping[str, Any] = {
         "model": "tiny",
         "temperature": 0,

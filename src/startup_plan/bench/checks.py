@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from startup_plan.bench.results.record import Check
+
 from .answers import MAY_VARY, cut_short, first_difference
-from .results import Check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from .requests import Request
-    from .results import LogFact, Run, Verdict
+    from startup_plan.bench.orders.requests import Request
+    from startup_plan.bench.results.record import LogFact, Run, Verdict
 
 _Finding = tuple["Verdict", str]
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.console import Console
 
+from startup_plan.bench.results.html import render_html
+from startup_plan.bench.results.record import NAME
+from startup_plan.bench.results.table import show
 from startup_plan.support.atomic_files import ReportPathError, write_report
 from startup_plan.support.process_group import StopSignals
 
 from .errors import RefusalError
-from .report_html import render_html
-from .report_table import show
-from .results import NAME
 from .run import Runner
 
 if TYPE_CHECKING:
-    from .plan import Benchmark
-    from .results import Results
+    from startup_plan.bench.orders.benchmark import Benchmark
+    from startup_plan.bench.results.record import Results
 
 PAGE: Final = "report.html"
 _WIDTH: Final = 160

@@ -11,29 +11,32 @@ import os
 import platform
 from typing import TYPE_CHECKING, Any, Final, final
 
+from startup_plan.bench.diagnosis.evidence import collect
+from startup_plan.bench.orders.caches import make_caches, on_a_copy
+from startup_plan.bench.orders.environment import (
+    command_without_secrets,
+    environment_of,
+    without_secrets,
+)
+from startup_plan.bench.results.figures import figures_of
+from startup_plan.bench.results.record import Answer, LogFact, Results, Run
+from startup_plan.bench.server.launch import POLL_SECONDS, Server, new_marker
+from startup_plan.bench.server.logs import tracebacks
+from startup_plan.bench.server.stages import stages_of
 from startup_plan.support import ports
 
 from . import answers
-from .caches import make_caches, on_a_copy
 from .checks import judge
-from .environment import command_without_secrets, environment_of, without_secrets
 from .errors import InterruptedRunError, RefusalError
-from .evidence import collect
-from .figures import figures_of
-from .logs import tracebacks
-from .results import Answer, LogFact, Results, Run
-from .server import POLL_SECONDS, Server, new_marker
-from .stages import stages_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from startup_plan.bench.orders.benchmark import Benchmark
+    from startup_plan.bench.orders.phases import Phase
+    from startup_plan.bench.server.logs import Log
     from startup_plan.support.process_group import StopSignals
-
-    from .logs import Log
-    from .phases import Phase
-    from .plan import Benchmark
 
 _MOST_FACTS: Final = 200
 _SHOWN: Final = 400

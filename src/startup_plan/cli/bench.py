@@ -9,7 +9,7 @@ from typing import Final, final
 import click
 
 from startup_plan.bench.errors import RefusalError
-from startup_plan.bench.phases import PHASES, choose_phases
+from startup_plan.bench.orders.phases import PHASES, choose_phases
 
 _COMMAND: Final = "startup_plan.bench.command"
 
@@ -112,9 +112,9 @@ def bench(
         raise click.UsageError(f"{missing} is missing", ctx)
     try:
         # Imported when it is used: the command line must answer at once.
-        from startup_plan.bench.environment import parse_settings  # noqa: PLC0415
-        from startup_plan.bench.plan import Benchmark  # noqa: PLC0415
-        from startup_plan.bench.requests import load_requests  # noqa: PLC0415
+        from startup_plan.bench.orders.benchmark import Benchmark  # noqa: PLC0415
+        from startup_plan.bench.orders.environment import parse_settings  # noqa: PLC0415
+        from startup_plan.bench.orders.requests import load_requests  # noqa: PLC0415
 
         benchmark = Benchmark(
             command=command,
@@ -143,7 +143,7 @@ def diagnose(folder: Path) -> int:
 
     Exit status: 0 nothing was missed; 1 something was; 2 DIR is no benchmark.
     """
-    from startup_plan.bench.diagnose import diagnose as find  # noqa: PLC0415
+    from startup_plan.bench.diagnosis.find import diagnose as find  # noqa: PLC0415
 
     try:
         diagnosis = find(folder)

@@ -85,9 +85,10 @@ def census(subject: str, file: str | None, require: str | None) -> int:
 
 
 def as_json(found: Census) -> dict[str, Any]:
-    """The census as JSON; `format` rises when the meaning of a field changes."""
+    """The census in the form of `schemas/census-1.json`."""
     seen = found.seen
     return {
+        "schema": "startup-plan/census/1",
         "format": 1,
         "vllm": seen["vllm"],
         "torch": seen["torch"],

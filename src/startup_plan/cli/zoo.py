@@ -284,7 +284,7 @@ def _found(verdict: Verdict) -> dict[str, Any]:
 
 
 def _text(report: dict[str, Any]) -> str:
-    return json.dumps(report, indent=2) + "\n"
+    return json.dumps({"schema": "startup-plan/zoo/1", **report}, indent=2) + "\n"
 
 
 def _default_jobs() -> int:

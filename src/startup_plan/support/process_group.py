@@ -63,19 +63,31 @@ class ProcessGroup:
         self._strays.close()
 
     @property
+    def pid(self) -> int:
+        """Process id of the child, which is also that of the group."""
+        return self._process.pid
+
+    @property
     def status(self) -> int | None:
         """The exit status of the child, negative for a signal; None while it runs."""
         return self._process.poll()
 
-    def end(self, *, gently: bool, hurry: Callable[[], bool] = lambda: False) -> None:
+    def end(
+        self,
+        *,
+        gently: bool,
+        hurry: Callable[[], bool] = lambda: False,
+        grace: float = _GRACE_SECONDS,
+    ) -> None:
         """End the whole group and wait for that.
 
         Args:
-            gently: ask first, and kill what is left after a few seconds.
+            gently: ask first, and kill what is left after `grace` seconds.
             hurry: asked while waiting; true cuts the wait short.
+            grace: how long to wait for what was asked to end.
         """
         if gently and self._signal(signal.SIGTERM):
-            self._wait_until_gone(_GRACE_SECONDS, hurry)
+            self._wait_until_gone(grace, hurry)
         if self._signal(signal.SIGKILL):
             self._wait_until_gone(_GRACE_SECONDS, lambda: False)
 

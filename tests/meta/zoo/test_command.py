@@ -17,7 +17,7 @@ import pytest
 from startup_plan.cli import main as cli
 from startup_plan.harness.contract import capabilities
 from startup_plan.harness.contract.capabilities import Capability
-from startup_plan.harness.world.subject import load_subject
+from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.zoo import run as zoo_run
 from startup_plan.harness.zoo.catalogue import Change, ZooEntry, load_catalogue
 from startup_plan.harness.zoo.run import (

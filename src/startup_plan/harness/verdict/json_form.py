@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from startup_plan.harness.contract.register import LEVELS
 
 if TYPE_CHECKING:
     from .judgement import Report
 
+SCHEMA: Final = "startup-plan/gate/2"
+"""Which form this is: that of `schemas/gate-2.json`."""
+
 
 def as_dict(report: Report) -> dict[str, Any]:
     """Give the report as plain values, every requirement of the register exactly once."""
     return {
+        "schema": SCHEMA,
         "subject": asdict(report.subject),
         "suite": asdict(report.suite),
         "environment": dict(report.environment),
@@ -24,7 +28,9 @@ def as_dict(report: Report) -> dict[str, Any]:
                 "id": result.requirement.id,
                 "level": result.requirement.level,
                 "sentence": result.requirement.sentence,
+                "edition": 1,
                 "status": result.status,
+                "against": None,
                 "tests": list(result.tests),
                 "counterexample": result.counterexample,
                 "seconds": round(result.seconds, 3),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .results import Check, Run
+    from .record import Check, Run
 
 
 def figures_of(runs: Sequence[Run], checks: Iterable[Check]) -> dict[str, Any]:

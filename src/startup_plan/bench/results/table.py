@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.table import Table
 
-from .stages import ELSEWHERE, STAGES
+from startup_plan.bench.server.stages import ELSEWHERE, STAGES
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .results import Check, Results
+    from .record import Check, Results
 
 
 def show(results: Results, console: Console) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a server's log: which line says what, and when it came.
 
-The lines are listed in `data/log_lines.toml`, each with the file of vLLM that writes it.
+The lines are listed in `log_lines.toml`, each with the file of vLLM that writes it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Event:
     """A line that says something that the benchmark knows about.
 
     Args:
-        kind: its table in `data/log_lines.toml`.
+        kind: its table in `log_lines.toml`.
         line: where it stands.
         values: what the pattern took out of it.
     """
@@ -172,7 +172,7 @@ def known_kinds() -> Iterable[str]:
 
 @cache
 def _patterns() -> dict[str, re.Pattern[str]]:
-    text = files("startup_plan.bench").joinpath("log_lines.toml").read_text(encoding="utf-8")
+    text = files("startup_plan.bench.server").joinpath("log_lines.toml").read_text(encoding="utf-8")
     tables: dict[str, dict[str, Any]] = tomllib.loads(text)
     return {kind: re.compile(table["pattern"]) for kind, table in tables.items()}
 

@@ -10,10 +10,11 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from startup_plan.bench.orders.phases import DISABLE_CACHE
+from startup_plan.bench.server.logs import lines_of, tracebacks
+
 from .evidence import FACTORS, NO_FILE, is_pseudo_file
 from .kept import Cause
-from .logs import lines_of, tracebacks
-from .phases import DISABLE_CACHE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

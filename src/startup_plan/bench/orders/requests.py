@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
-from .errors import RefusalError
+from startup_plan.bench.errors import RefusalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

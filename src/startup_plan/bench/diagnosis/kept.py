@@ -8,9 +8,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from .errors import RefusalError
-from .logs import Log, read_log
-from .results import NAME, SCHEMA
+from startup_plan.bench.errors import RefusalError
+from startup_plan.bench.results.record import NAME, SCHEMA
+from startup_plan.bench.server.logs import Log, read_log
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,11 +11,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, final
 
+from startup_plan.bench.errors import InterruptedRunError, RefusalError
+from startup_plan.bench.orders.benchmark import HOST
 from startup_plan.support import ports
 from startup_plan.support.process_group import adopt_orphans
 
 from . import talk
-from .errors import InterruptedRunError, RefusalError
 from .family import Family, Process, children_of_this_process
 from .logs import Log
 
@@ -187,7 +188,7 @@ class Server:
         if open_to_all:
             raise RefusalError(
                 f"the server listens on {', '.join(open_to_all)} port {port}, which other machines "
-                f"can reach; let it listen on {talk.HOST} (for vLLM: --host {talk.HOST})"
+                f"can reach; let it listen on {HOST} (for vLLM: --host {HOST})"
             )
         pids = [process.pid for process in self._family.members()]
         if found and not ports.holds_one(pids, found):

@@ -15,10 +15,13 @@ from startup_plan.support.atomic_files import write_report
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .server import Ending
-    from .stages import Stage
+    from startup_plan.bench.server.launch import Ending
+    from startup_plan.bench.server.stages import StartupStage
 
 SCHEMA: Final = 1
+FORM: Final = f"startup-plan/bench/{SCHEMA}"
+"""Which form `results.json` has: that of `schemas/bench-1.json`."""
+
 NAME: Final = "results.json"
 
 Verdict = Literal["passed", "failed", "not-applicable"]
@@ -114,7 +117,7 @@ class Run:
     died: int | None = None
     answered: float | None = None
     answers: list[Answer] = field(default_factory=list)
-    stages: list[Stage] = field(default_factory=list)
+    stages: list[StartupStage] = field(default_factory=list)
     facts: list[LogFact] = field(default_factory=list)
     traced: bool = False
     ending: Ending | None = None
@@ -175,5 +178,5 @@ class Results:
         Raises:
             ReportPathError: it cannot be written.
         """
-        document = {"schema": SCHEMA, **asdict(self)}
+        document = {"$schema": FORM, "schema": SCHEMA, **asdict(self)}
         write_report(folder / NAME, json.dumps(document, indent=2) + "\n")

@@ -37,7 +37,7 @@ _ROUNDING: Final = 0.05
 
 @final
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StartupStage:
     """One part of a start-up.
 
     Args:
@@ -51,7 +51,7 @@ class Stage:
     source: str
 
 
-def stages_of(log: Log, healthy: float | None, answered: float | None) -> list[Stage]:
+def stages_of(log: Log, healthy: float | None, answered: float | None) -> list[StartupStage]:
     """Give the stages that are known, and what remains of the time until the first answer.
 
     Args:
@@ -62,22 +62,24 @@ def stages_of(log: Log, healthy: float | None, answered: float | None) -> list[S
     found = [stage for stage in _stages(log, healthy) if stage.seconds >= 0]
     end = healthy
     if healthy is not None and answered is not None:
-        found.append(Stage("first answer", answered - healthy, "the benchmark's own clock"))
+        found.append(StartupStage("first answer", answered - healthy, "the benchmark's own clock"))
         end = answered
     if end is not None:
         rest = end - sum(stage.seconds for stage in found)
         if rest >= 0:
-            found.append(Stage(ELSEWHERE, rest, "no line of the log says"))
+            found.append(StartupStage(ELSEWHERE, rest, "no line of the log says"))
         elif rest < -_ROUNDING * len(found):
             # The lines contradict the clock, so they are not shown as parts of it.
-            return [Stage(ELSEWHERE, end, "the lines of the log add up to more than the time")]
+            return [
+                StartupStage(ELSEWHERE, end, "the lines of the log add up to more than the time")
+            ]
     return found
 
 
-def _stages(log: Log, healthy: float | None) -> Iterator[Stage]:
+def _stages(log: Log, healthy: float | None) -> Iterator[StartupStage]:
     loading = log.first("load-start") or log.first("engine-start")
     if loading is not None and loading.line.at is not None:
-        yield Stage("process start", loading.line.at, f"until {_named(loading)}")
+        yield StartupStage("process start", loading.line.at, f"until {_named(loading)}")
     loaded = log.last("weights", "model")
     if loaded is not None:
         yield _between("weights", log.first("load-start"), loaded) or _stated("weights", [loaded])
@@ -87,10 +89,12 @@ def _stages(log: Log, healthy: float | None) -> Iterator[Stage]:
     yield from _rest(log, loaded, None if compiling is None else compiling.seconds)
     ready = log.last("engine-ready")
     if ready is not None and ready.line.at is not None and healthy is not None:
-        yield Stage("serving", healthy - ready.line.at, f"from {_named(ready)} until healthy")
+        yield StartupStage(
+            "serving", healthy - ready.line.at, f"from {_named(ready)} until healthy"
+        )
 
 
-def _rest(log: Log, loaded: Event | None, compiled: float | None) -> Iterator[Stage]:
+def _rest(log: Log, loaded: Event | None, compiled: float | None) -> Iterator[StartupStage]:
     warm_start, warm_end = log.first("warm-up-start"), log.last("warm-up-end")
     sized = log.last("kv-measured", "kv-given")
     captured = log.having("graphs")
@@ -99,7 +103,9 @@ def _rest(log: Log, loaded: Event | None, compiled: float | None) -> Iterator[St
         # A worker of CPUs compiles and warms up first, then looks at the memory.
         warm = _between("warm-up", warm_start, warm_end, compiled)
         if warm is not None and compiled is None:
-            warm = Stage(warm.name, warm.seconds, f"{warm.source}, and what is compiled in it")
+            warm = StartupStage(
+                warm.name, warm.seconds, f"{warm.source}, and what is compiled in it"
+            )
         profiling = _between("memory profiling", warm_end, sized)
     else:
         profiling = _between("memory profiling", loaded, sized, compiled)
@@ -109,7 +115,7 @@ def _rest(log: Log, loaded: Event | None, compiled: float | None) -> Iterator[St
     yield from (stage for stage in (profiling, capture, warm) if stage is not None)
 
 
-def _compile(log: Log) -> Stage | None:
+def _compile(log: Log) -> StartupStage | None:
     stated = log.having("compile")
     if stated:
         return _stated("compile", stated)
@@ -118,25 +124,27 @@ def _compile(log: Log) -> Stage | None:
     return _between("compile", log.first("warm-up-start"), done)
 
 
-def _stated(name: str, events: list[Event]) -> Stage:
+def _stated(name: str, events: list[Event]) -> StartupStage:
     """Add up what each process states, and take the slowest one: processes work side by side."""
     sums: defaultdict[str, float] = defaultdict(float)
     for event in events:
         sums[event.line.process] += event.seconds or 0.0
     numbers = ", ".join(str(event.line.number) for event in events)
-    return Stage(name, max(sums.values()), f"stated in line {numbers}")
+    return StartupStage(name, max(sums.values()), f"stated in line {numbers}")
 
 
 def _between(
     name: str, start: Event | None, end: Event | None, less: float | None = None
-) -> Stage | None:
+) -> StartupStage | None:
     if start is None or end is None or start.line.at is None or end.line.at is None:
         return None
     source = f"from {_named(start)} to {_named(end)}"
     seconds = end.line.at - start.line.at - (less or 0.0)
     if -_ROUNDING <= seconds < 0:
         seconds = 0.0
-    return Stage(name, seconds, source + (", less what is counted by itself" if less else ""))
+    return StartupStage(
+        name, seconds, source + (", less what is counted by itself" if less else "")
+    )
 
 
 def _named(event: Event) -> str:

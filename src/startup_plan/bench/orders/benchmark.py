@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+from startup_plan.bench.errors import RefusalError
 from startup_plan.support import ports
-
-from .errors import RefusalError
-from .talk import HOST, check_health_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from .phases import Phase
     from .requests import Request
 
+HOST: Final = "127.0.0.1"
 _LONGEST: Final = 7 * 86400.0
 
 
@@ -65,7 +64,7 @@ class Benchmark:
         for name, seconds in (("--timeout", self.timeout), ("--grace", self.grace)):
             if not 0 <= seconds <= _LONGEST:
                 raise RefusalError(f"{name} {seconds:g}: give seconds, at most {_LONGEST:g}")
-        check_health_path(self.health)
+        _check_health_path(self.health)
         _check_executable(self.command[0], {**os.environ, **self.extra}.get("PATH"))
         for name, value in _options(self.command, "--host", "--port"):
             if name == "--host" and not _is_loopback(value):
@@ -100,6 +99,15 @@ class Benchmark:
             raise RefusalError(
                 f"--output-dir {self.output}: cannot be made ({error.strerror})"
             ) from error
+
+
+def _check_health_path(path: str) -> None:
+    if not path.startswith("/") or path.startswith("//"):
+        raise RefusalError(
+            f"--health {path}: give a path such as /health; the host is always {HOST}"
+        )
+    if not path.isascii() or not path.isprintable() or " " in path or "#" in path:
+        raise RefusalError(f"--health {path!r}: not a path that can be asked for as it is")
 
 
 def _check_executable(name: str, path: str | None) -> None:

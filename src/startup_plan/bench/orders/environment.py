@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from startup_plan.bench.errors import RefusalError
 from startup_plan.support.environment import FLAG
 
 from .caches import FOLDERS, cache_environment
-from .errors import RefusalError
 from .phases import DISABLE_CACHE, FORCE_LOAD
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from .environment import MARKER
+from startup_plan.bench.orders.environment import MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,9 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from startup_plan.bench.errors import RefusalError
 from startup_plan.support.environment import FLAG
-
-from .errors import RefusalError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,12 +9,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from .errors import RefusalError
+from startup_plan.bench.errors import RefusalError
+from startup_plan.bench.orders.benchmark import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HOST: Final = "127.0.0.1"
 _LARGEST_ANSWER: Final = 256 << 20
 
 
@@ -36,20 +36,6 @@ class Reply:
     sent: float
     done: float
     trouble: str = ""
-
-
-def check_health_path(path: str) -> None:
-    """Refuse what cannot be a path on the server itself.
-
-    Raises:
-        RefusalError: it names another host, or is no path.
-    """
-    if not path.startswith("/") or path.startswith("//"):
-        raise RefusalError(
-            f"--health {path}: give a path such as /health; the host is always {HOST}"
-        )
-    if not path.isascii() or not path.isprintable() or " " in path or "#" in path:
-        raise RefusalError(f"--health {path!r}: not a path that can be asked for as it is")
 
 
 def is_healthy(port: int, path: str, timeout: float) -> bool:

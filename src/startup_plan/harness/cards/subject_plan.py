@@ -18,6 +18,7 @@ from startup_plan.harness.stubs.worker import (
     SimulatedWorker,
     StubDevice,
 )
+from startup_plan.harness.world.calls import call
 from startup_plan.harness.world.engine import UTILIZATION, Engine
 from startup_plan.support.environment import FLAG, ROOT, flag_value
 
@@ -93,7 +94,7 @@ class SubjectPlan:
         with self._called("apply", report):
             before = worker.vllm_config.compute_hash()
             asked = len(self._simulation.queries)
-            self._modules().maybe_apply_startup_plan(worker)
+            call(self._modules().maybe_apply_startup_plan, worker)
             report.queries = len(self._simulation.queries) - asked
             report.hashes = [before, worker.vllm_config.compute_hash()]
         report.left = worker.cache_config.kv_cache_memory_bytes
@@ -102,7 +103,7 @@ class SubjectPlan:
     def save(self, worker: SimulatedWorker, size: int, report: Report) -> None:
         """Call `maybe_save_startup_plan`."""
         with self._called("save", report):
-            self._modules().maybe_save_startup_plan(worker, size)
+            call(self._modules().maybe_save_startup_plan, worker, size)
 
     @contextlib.contextmanager
     def _called(self, where: str, report: Report) -> Iterator[None]:

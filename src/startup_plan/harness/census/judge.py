@@ -16,6 +16,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Final, final
 
+from startup_plan.harness.world.loading import SubjectError
+from startup_plan.harness.world.try_out import try_out
 from startup_plan.support.scratch import fastest_folder, scratch_folder
 
 from . import classification
@@ -171,6 +173,10 @@ def look(
         NotRunError: there is no vLLM, it is broken, or it builds no configuration.
         SubjectNotLoadedError: the subject could not be loaded.
     """
+    try:
+        try_out(subject)
+    except SubjectError as error:
+        raise SubjectNotLoadedError(str(error)) from None
     with scratch_folder(fastest_folder()) as scratch:
         file = scratch / "seen.json"
         told = json.dumps({"only_keys": only_keys, "models": models})

@@ -82,4 +82,6 @@ class Hearing:
             case gate_events.DIED:
                 nodeid = event["nodeid"]
                 ids = self.evidence.catalogue.get(nodeid, ())
-                self.evidence.add(Record(nodeid, ids, "failed", violated=ids, story=event["story"]))
+                # How a process ended is no evidence about any one sentence.
+                died = Record(nodeid, ids, "failed", story=event["story"], undecided=True)
+                self.evidence.add(died)

@@ -173,7 +173,7 @@ def _unfinished(evidence: Evidence, status: int | None, missing: Iterable[str]) 
 def _command(request: GateRequest, folder: Path, worlds: Path) -> list[str]:
     suite = request.suite
     command = [
-        *(sys.executable, "-P", "-m", "pytest", "-q", "--tb=short", "-W", "error", "-s"),
+        *(sys.executable, "-P", "-m", "pytest", "-q", "--tb=short", "-s"),
         *("-c", str(suite / "pyproject.toml"), "--rootdir", str(suite)),
         *("-p", "no:cacheprovider", "-p", "startup_plan.harness.session.plugin"),
         # Every crash of a worker is a finding about one test; the run goes on.
@@ -186,8 +186,9 @@ def _command(request: GateRequest, folder: Path, worlds: Path) -> list[str]:
         f"--gate-scratch={worlds}",
         f"--gate-parent={os.getpid()}",
     ]
+    command += ["-n", str(request.workers)]
     if request.workers:
-        command += ["-n", str(request.workers), "--dist", "worksteal"]
+        command += ["--dist", "worksteal"]
     if request.seed is not None:
         command.append(f"--hypothesis-seed={request.seed}")
     if request.terms.only:

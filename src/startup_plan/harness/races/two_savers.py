@@ -22,6 +22,7 @@ from unittest import mock
 from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.stubs.units import GIB, gib
+from startup_plan.harness.world.calls import call
 from startup_plan.harness.world.reader import Reader, plain_engine
 
 from .sequencer import Leg, Stage, nested
@@ -102,7 +103,7 @@ class SavingBoot:
         self._module = self._subject.fresh()
         self.step_in()
         try:
-            self._module.maybe_apply_startup_plan(self._worker)
+            call(self._module.maybe_apply_startup_plan, self._worker)
         except Exception as error:
             raise Violation(None, f"no save can be tried: the look-up raised {error!r}") from error
         applied = self._config.cache_config.kv_cache_memory_bytes
@@ -117,7 +118,7 @@ class SavingBoot:
 
     def save(self) -> None:
         """Let the subject save; once more if it is called again."""
-        self._module.maybe_save_startup_plan(self._worker, self.value)
+        call(self._module.maybe_save_startup_plan, self._worker, self.value)
 
 
 class Met(NamedTuple):

@@ -16,6 +16,7 @@ import signal
 from typing import TYPE_CHECKING, Any, Final, final
 
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate, active
+from startup_plan.harness.world.calls import call
 from startup_plan.support.environment import FLAG, ROOT, flag_value
 
 from . import device as real_device
@@ -168,7 +169,7 @@ class _Life:
         before, spelled = config.compute_hash(), flat(config)
         try:
             assert self._subject is not None
-            self._subject.maybe_apply_startup_plan(worker)
+            call(self._subject.maybe_apply_startup_plan, worker)
         except Exception:
             report.where = "apply"
             raise
@@ -185,7 +186,7 @@ class _Life:
         self.enter("save")
         try:
             assert self._subject is not None
-            self._subject.maybe_save_startup_plan(worker, kv_cache_memory_bytes)
+            call(self._subject.maybe_save_startup_plan, worker, kv_cache_memory_bytes)
         except Exception:
             report.where = "save"
             raise

@@ -46,13 +46,34 @@ class Guard:
         if not _lets_a_subject_in(item):
             return (yield)
         with contextlib.ExitStack() as after:
-            if self._mutes:
-                after.enter_context(_muted())
             after.enter_context(settings_kept())
             # Real vLLM and real cards keep processes of the session, started when first needed.
             if not (item.get_closest_marker("vllm") or item.get_closest_marker("gpu")):
                 after.enter_context(no_process_left())
             return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Keep what is printed meanwhile from everybody."""
+        with self._silence(item):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """As in the set-up."""
+        with self._silence(item):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
+        """As in the set-up."""
+        with self._silence(item):
+            return (yield)
+
+    def _silence(self, item: pytest.Item) -> contextlib.AbstractContextManager[None]:
+        # Phase by phase, because what reports between them needs the streams.
+        mutes = self._mutes and _lets_a_subject_in(item)
+        return _muted() if mutes else contextlib.nullcontext()
 
 
 def _lets_a_subject_in(item: pytest.Item) -> bool:

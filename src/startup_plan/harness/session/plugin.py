@@ -104,11 +104,12 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     """Let a stranger run in a worker, unless told otherwise: it may end the process it runs in."""
     option = config.option
     if (
-        getattr(option, "numprocesses", 0) is None
+        not hasattr(config, "workerinput")
+        and getattr(option, "numprocesses", 0) is None
         and config.getoption("--subject") != "reference"
         and not (option.usepdb or option.collectonly)
     ):
-        option.numprocesses = 1
+        option.numprocesses, option.dist, option.tx = 1, "load", ["popen"]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -116,6 +117,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Check the options, load the profile, and hang in the hooks that this process needs."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
+    if config.getoption("--subject") != "reference":
+        # A warning is an error in our own code; in a stranger's it would be made up by us.
+        config.addinivalue_line("filterwarnings", "ignore")
     session = _Session(config)
     config.pluginmanager.register(session, "startup-plan-session")
     config.pluginmanager.register(session.guard, "startup-plan-guard")

@@ -81,12 +81,12 @@ class Watchdog:
         begun = time.monotonic()
 
         def bark(_signal: int, _frame: Any) -> None:
-            now = time.monotonic()
-            if CLOCK.since is not None and now - CLOCK.since > min(_PATIENCE, seconds / 2):
-                raise HungError(f"the subject had not come back after {now - CLOCK.since:.0f} s")
-            if CLOCK.since is None or now - begun > seconds + _PATIENCE:
+            waiting, passed = CLOCK.waiting, time.monotonic() - begun
+            if waiting > min(_PATIENCE, seconds / 2):
+                raise HungError(f"the subject had not come back after {waiting:.0f} s")
+            if not waiting or passed > seconds + _PATIENCE:
                 raise SlowError(
-                    f"the test had not come to its end after {now - begun:.0f} s, of which {CLOCK}"
+                    f"the test had not come to its end after {passed:.0f} s, in which {CLOCK}"
                 )
 
         before = signal.signal(signal.SIGALRM, bark)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar, final
 
@@ -23,10 +24,9 @@ class Clock:
         calls: how many of its functions have come back.
         longest: the longest that one of them took.
         seconds: what all of them took together.
-        since: when the call began that has not come back yet, on the monotonic clock; else None.
     """
 
-    __slots__ = ("calls", "longest", "seconds", "since")
+    __slots__ = ("_open", "calls", "longest", "seconds")
 
     def __init__(self) -> None:
         """Nothing was called."""
@@ -36,7 +36,27 @@ class Clock:
         """Forget every call so far."""
         self.calls = 0
         self.longest = self.seconds = 0.0
-        self.since: float | None = None
+        self._open: dict[int, float] = {}
+
+    def begin(self) -> None:
+        """A call begins in this thread."""
+        self._open[threading.get_ident()] = time.monotonic()
+
+    def end(self) -> None:
+        """The call of this thread has come back."""
+        begun = self._open.pop(threading.get_ident(), None)
+        if begun is None:
+            return  # a thread of an earlier test, which nobody waits for any more
+        took = time.monotonic() - begun
+        self.calls += 1
+        self.seconds += took
+        self.longest = max(self.longest, took)
+
+    @property
+    def waiting(self) -> float:
+        """For how long the oldest call has not come back; 0 if all have."""
+        begun = min(self._open.values(), default=None)
+        return 0.0 if begun is None else time.monotonic() - begun
 
     def __str__(self) -> str:
         """A clause for a person."""
@@ -56,16 +76,12 @@ def call(function: Callable[_P, _R], *arguments: _P.args, **options: _P.kwargs) 
     A subject that forks comes back twice: the copy ends here, because it must not judge.
     """
     me, deepest = os.getpid(), sys.getrecursionlimit()
-    begun = CLOCK.since = time.monotonic()
+    CLOCK.begin()
     try:
         return function(*arguments, **options)
     finally:
-        took = time.monotonic() - begun
         if os.getpid() != me:
             os._exit(0)
         if sys.getrecursionlimit() != deepest:
             sys.setrecursionlimit(deepest)
-        CLOCK.since = None
-        CLOCK.calls += 1
-        CLOCK.seconds += took
-        CLOCK.longest = max(CLOCK.longest, took)
+        CLOCK.end()

@@ -47,7 +47,7 @@ def load_subject(name: str) -> Subject:
         return _from_installed_vllm(name, _SHIPPED)
     if name.endswith(".whl"):
         return _from_wheel(name)
-    if name.endswith(".py") or os.sep in name or os.path.exists(name):
+    if name.endswith(".py") or os.sep in name or os.path.isfile(name):
         return _from_file(name)
     if name.startswith("vllm."):
         return _from_installed_vllm(name, name)

@@ -16,6 +16,7 @@ from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs.units import gib
 from startup_plan.support.plan_files import key_of
 
+from .calls import call
 from .engine import Engine
 from .subject import MissingFunctionError
 
@@ -200,7 +201,7 @@ class Reader:
         apart = contextlib.nullcontext() if during is None else world.subject.apart()
         try:
             with apart, during or contextlib.nullcontext():
-                world.subject.fresh().maybe_apply_startup_plan(self._worker)
+                call(world.subject.fresh().maybe_apply_startup_plan, self._worker)
         except MissingFunctionError:
             raise
         except Exception as error:

@@ -30,6 +30,7 @@ from startup_plan.support import plan_files
 from startup_plan.support.environment import ROOT, flag_value, is_hidden
 
 from . import physics
+from .calls import call
 from .outcome import BootResult
 from .subject import MissingFunctionError
 
@@ -257,7 +258,7 @@ class World:
         before = config.compute_hash() if self.watches_hash else ""
         try:
             with during_load or contextlib.nullcontext():
-                module.maybe_apply_startup_plan(worker)
+                call(module.maybe_apply_startup_plan, worker)
         except MissingFunctionError:
             raise
         except Exception as error:
@@ -292,7 +293,7 @@ class World:
         handed = result.suggestion if suggestion is None else suggestion
         try:
             with during_save or contextlib.nullcontext():
-                module.maybe_save_startup_plan(worker, handed)
+                call(module.maybe_save_startup_plan, worker, handed)
         except MissingFunctionError:
             raise
         except Exception as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.forms import check_form
 
 from startup_plan.harness.contract.register import load_register
 from startup_plan.harness.gate.display import Display
@@ -57,7 +58,9 @@ def text_of(lines: Iterable[Line]) -> str:
 def test_json_has_the_promised_form(judge: Judge) -> None:
     """Every id appears exactly once, with every promised field, and the counts add up."""
     report = json.loads(render_json(judge(PASSED, BROKEN, ABSENT)))
-    fields = ["id", "level", "sentence", "status", "tests", "counterexample", "seconds"]
+    check_form(report, "startup-plan/gate/2")
+    fields = ["id", "level", "sentence", "edition", "status", "against", "tests"]
+    fields += ["counterexample", "seconds"]
 
     assert (
         list(report),
@@ -66,7 +69,7 @@ def test_json_has_the_promised_form(judge: Judge) -> None:
         [r["id"] for r in report["requirements"]],
         [list(r) for r in report["requirements"]],
     ) == (
-        ["subject", "suite", "environment", "requirements", "summary"],
+        ["schema", "subject", "suite", "environment", "requirements", "summary"],
         ["name", "file", "sha256", "version"],
         ["version", "profile", "seed"],
         ["LOG-01", "KEY-01", "KEY-02", "SAVE-06"],

@@ -159,13 +159,12 @@ def test_html_needs_nothing_else_and_is_whole(judge: Judge) -> None:
 
 
 def test_html_follows_the_window_and_sets_code(judge: Judge) -> None:
-    """The page has colours for dark and light, and what is code in a sentence looks like it."""
+    """The page is made for dark and light, phone and paper, and sets what is code as code."""
     page = render_html(judge(PASSED))
+    wanted = ("prefers-color-scheme: dark", "(max-width: 40rem)", "@media print")
 
-    assert ("prefers-color-scheme: dark" in page, "<code>compute_hash()</code>" in page) == (
-        True,
-        True,
-    )
+    assert [words for words in wanted if words not in page] == []
+    assert "<code>compute_hash()</code>" in page
 
 
 def test_matrix_is_ordered_by_level(judge: Judge) -> None:

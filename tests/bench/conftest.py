@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from tests.forms import check_form
 
 from startup_plan.bench.server.logs import Log
 from startup_plan.cli import main as cli
@@ -47,8 +48,9 @@ class Outcome:
 
     @property
     def results(self) -> dict[str, Any]:
-        """Read `results.json`."""
+        """Read `results.json`, which always has its published form."""
         document: dict[str, Any] = json.loads((self.folder / "results.json").read_bytes())
+        check_form(document, "startup-plan/bench/1")
         return document
 
     @property

@@ -375,6 +375,9 @@ def test_what_a_run_leaves_is_collected(tmp_path: Path) -> None:
         ("{", "no JSON"),
         ("[]", "not results of a benchmark with schema 1"),
         ('{"schema": 2}', "not results of a benchmark with schema 1"),
+        ('{"schema": 1}', "damaged, its runs are not all there"),
+        ('{"schema": 1, "runs": [{}]}', "damaged, its runs are not all there"),
+        ('{"schema": 1, "runs": [], "checks": [null]}', "damaged, its checks are not all there"),
     ],
 )
 def test_a_folder_without_a_benchmark_is_refused(

@@ -9,6 +9,7 @@ import importlib.metadata
 import json
 import os
 import platform
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, final
 
 from startup_plan.bench.diagnosis.evidence import collect
@@ -203,9 +204,9 @@ class Runner:
 def _note_log(run: Run, log: Log, path: Path) -> None:
     run.traced = bool(log.traced)
     run.stages = stages_of(log, run.healthy, run.answered)
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for event in log.events:
-        counts[event.kind] = counts.get(event.kind, 0) + 1
+        counts[event.kind] += 1
         if counts[event.kind] <= _MOST_FACTS:
             line = event.line
             text = line.message[:_SHOWN]
@@ -234,12 +235,7 @@ def _empty(benchmark: Benchmark) -> Results:
             "poll_seconds": POLL_SECONDS,
         },
         requests=[
-            {
-                "name": request.name,
-                "endpoint": request.endpoint,
-                "sha256": request.sha256,
-                "greedy": request.greedy,
-            }
+            {name: getattr(request, name) for name in ("name", "endpoint", "sha256", "greedy")}
             for request in benchmark.requests
         ],
         machine={

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from tests.forms import check_form
 
 from startup_plan.cli import main as cli
 from startup_plan.harness.census import classification
@@ -228,6 +229,7 @@ def test_json_to_standard_output_and_to_a_file(
     statuses = [cli.run(["census", "--json"]), cli.run(["census", "--json", str(file)])]
     printed, tables = capsys.readouterr().out.split("\n}\n", 1)
     whole = json.loads(printed + "\n}")
+    check_form(whole, "startup-plan/census/1")
 
     assert statuses == [0, 0]
     assert json.loads(file.read_text()) == whole

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.forms import check_form
 
 from startup_plan.cli import gate as cli_gate
 from startup_plan.cli import main as cli
@@ -128,9 +129,11 @@ def test_command_line_writes_all_reports(
 
     status = cli.run(["gate", "--quick", "-n", "0", *options])
     printed = capsys.readouterr()
-    verdict = json.loads(paths[0].read_text())["summary"]["verdict"]
+    report = json.loads(paths[0].read_text())
+    check_form(report, "startup-plan/gate/2")
+    verdict = report["summary"]["verdict"]
 
-    assert (status, json.loads(paths[0].read_text())["suite"]["profile"]) == (1, "quick")
+    assert (status, report["suite"]["profile"]) == (1, "quick")
     assert printed.out.splitlines()[-1] == verdict
     assert all(verdict in path.read_text() for path in paths)
     assert "counterexample for KEY-02" in printed.err

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.forms import check_form
 
 from startup_plan.harness.contract.register import load_register
 from startup_plan.harness.gate.display import Display
@@ -57,7 +58,9 @@ def text_of(lines: Iterable[Line]) -> str:
 def test_json_has_the_promised_form(judge: Judge) -> None:
     """Every id appears exactly once, with every promised field, and the counts add up."""
     report = json.loads(render_json(judge(PASSED, BROKEN, ABSENT)))
-    fields = ["id", "level", "sentence", "status", "tests", "counterexample", "seconds"]
+    check_form(report, "startup-plan/gate/2")
+    fields = ["id", "level", "sentence", "edition", "status", "against", "tests"]
+    fields += ["counterexample", "seconds"]
 
     assert (
         list(report),
@@ -66,7 +69,7 @@ def test_json_has_the_promised_form(judge: Judge) -> None:
         [r["id"] for r in report["requirements"]],
         [list(r) for r in report["requirements"]],
     ) == (
-        ["subject", "suite", "environment", "requirements", "summary"],
+        ["schema", "subject", "suite", "environment", "requirements", "summary"],
         ["name", "file", "sha256", "version"],
         ["version", "profile", "seed"],
         ["LOG-01", "KEY-01", "KEY-02", "SAVE-06"],
@@ -156,13 +159,12 @@ def test_html_needs_nothing_else_and_is_whole(judge: Judge) -> None:
 
 
 def test_html_follows_the_window_and_sets_code(judge: Judge) -> None:
-    """The page has colours for dark and light, and what is code in a sentence looks like it."""
+    """The page is made for dark and light, phone and paper, and sets what is code as code."""
     page = render_html(judge(PASSED))
+    wanted = ("prefers-color-scheme: dark", "(max-width: 40rem)", "@media print")
 
-    assert ("prefers-color-scheme: dark" in page, "<code>compute_hash()</code>" in page) == (
-        True,
-        True,
-    )
+    assert [words for words in wanted if words not in page] == []
+    assert "<code>compute_hash()</code>" in page
 
 
 def test_matrix_is_ordered_by_level(judge: Judge) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from tests.forms import check_form
 
 from startup_plan.cli import main as cli
 from startup_plan.harness.contract import capabilities
@@ -199,7 +200,9 @@ def test_list_as_json(tmp_path: Path) -> None:
     """`--json` writes everything that is known of each subject."""
     file = tmp_path / "zoo.json"
     status = cli.run(["zoo", "--json", str(file)])
-    written = {found["slug"]: found for found in json.loads(file.read_text())["entries"]}
+    listed = json.loads(file.read_text())
+    check_form(listed, "startup-plan/zoo/1")
+    written = {found["slug"]: found for found in listed["entries"]}
 
     assert (status, len(written)) == (0, len(load_catalogue()))
     assert written[_SLUG]["requirement"] == "KEY-02"
@@ -285,7 +288,9 @@ def test_interrupted_run_is_partial(
     run_with(monkeypatch, {}, interrupted=True)
     file = tmp_path / "zoo.json"
     status = cli.run(["zoo", "--run", _SLUG, "--json", str(file)])
-    summary = json.loads(file.read_text())["summary"]
+    report = json.loads(file.read_text())
+    check_form(report, "startup-plan/zoo/1")
+    summary = report["summary"]
 
     assert (status, summary["partial"], summary["good"]) == (130, True, 1)
     assert "PARTIAL: 1 of 1 faults" in capsys.readouterr().out

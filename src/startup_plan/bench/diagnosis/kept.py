@@ -6,7 +6,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from startup_plan.bench.errors import RefusalError
 from startup_plan.bench.results.record import NAME, SCHEMA
@@ -14,6 +14,12 @@ from startup_plan.bench.server.logs import Log, read_log
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_NEEDED: Final = {
+    "runs": {"phase", "repeat", "folder", "launched"},
+    "checks": {"name", "phase", "repeat", "verdict", "evidence"},
+}
+"""What must stand in the results for them to be diagnosed."""
 
 
 @final
@@ -80,6 +86,12 @@ def load_results(folder: Path) -> dict[str, Any]:
         raise RefusalError(f"{folder / NAME}: no JSON ({error})") from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise RefusalError(f"{folder / NAME}: not results of a benchmark with schema {SCHEMA}")
+    for name, fields in _NEEDED.items():
+        entries = document.get(name)
+        if not isinstance(entries, list) or any(
+            not isinstance(entry, dict) or not fields <= entry.keys() for entry in entries
+        ):
+            raise RefusalError(f"{folder / NAME}: damaged, its {name} are not all there")
     return document
 
 
@@ -91,7 +103,6 @@ def load_run(folder: Path, entry: dict[str, Any]) -> KeptRun | None:
         log = read_log(path)
     except OSError:
         return None  # it was never launched
-    evidence = {"factors": {}, "tuned": {}, "sources": {}, **_object(here / "evidence.json")}
     return KeptRun(
         name=f"{entry['phase']}, round {entry['repeat']}",
         phase=entry["phase"],
@@ -100,7 +111,7 @@ def load_run(folder: Path, entry: dict[str, Any]) -> KeptRun | None:
         log_path=path,
         log=log,
         environment=_object(here / "environment.json"),
-        evidence=evidence,
+        evidence={"factors": {}, "tuned": {}, "sources": {}, **_object(here / "evidence.json")},
     )
 
 

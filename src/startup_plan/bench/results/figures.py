@@ -20,7 +20,7 @@ def figures_of(runs: Sequence[Run], checks: Iterable[Check]) -> dict[str, Any]:
         `gains`: for each comparison its spread over the rounds, or the reason why there is none.
     """
     failed = [check for check in checks if check.verdict == "failed"]
-    names = list(dict.fromkeys(run.phase for run in runs))
+    names = dict.fromkeys(run.phase for run in runs)
     return {
         "phases": {name: _phase([run for run in runs if run.phase == name]) for name in names},
         "gains": {
@@ -50,7 +50,7 @@ def spread(values: Sequence[float]) -> dict[str, Any] | None:
 
 def _phase(runs: Sequence[Run]) -> dict[str, Any]:
     whole = [run for run in runs if run.answered is not None]
-    names = list(dict.fromkeys(stage.name for run in whole for stage in run.stages))
+    names = dict.fromkeys(stage.name for run in whole for stage in run.stages)
     return {
         "runs": len(runs),
         "answered_runs": len(whole),

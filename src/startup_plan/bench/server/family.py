@@ -91,11 +91,8 @@ class Family:
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to each process of the server; to the group in one go."""
-        members = self.members()
-        if any(process.group == self._leader for process in members):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._leader, number)
-        for process in members:
+        self.send_to_group(number)
+        for process in self.members():
             if process.group != self._leader:
                 _signal_safely(process, number)
 

@@ -134,8 +134,9 @@ def read_log(path: Path) -> Log:
         OSError: it cannot be read.
     """
     log = Log()
-    for block in _blocks(path):
-        log.feed(block)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            log.feed(block)
     log.finish()
     return log
 
@@ -175,12 +176,6 @@ def _patterns() -> dict[str, re.Pattern[str]]:
     text = files("startup_plan.bench.server").joinpath("log_lines.toml").read_text(encoding="utf-8")
     tables: dict[str, dict[str, Any]] = tomllib.loads(text)
     return {kind: re.compile(table["pattern"]) for kind, table in tables.items()}
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            yield block
 
 
 def tracebacks(path: Path) -> Iterator[tuple[Line, list[str]]]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a server's log: which line says what, and when it came.
 
-The lines are listed in `data/log_lines.toml`, each with the file of vLLM that writes it.
+The lines are listed in `log_lines.toml`, each with the file of vLLM that writes it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Event:
     """A line that says something that the benchmark knows about.
 
     Args:
-        kind: its table in `data/log_lines.toml`.
+        kind: its table in `log_lines.toml`.
         line: where it stands.
         values: what the pattern took out of it.
     """

@@ -20,9 +20,6 @@ nox.options.sessions = ["check", "quick"]
 nox.options.default_venv_backend = "none"
 
 _ROOT: Final = Path(__file__).parent
-_COVERAGE: Final = _ROOT / ".nox" / "coverage"
-_WITHOUT: Final = ("--ignore=tests/meta/zoo", "--ignore=tests/vllm")
-"""What adds hours of gates and hardly a line to what the coverage sees."""
 
 
 @nox.session
@@ -73,7 +70,7 @@ def vllm(session: nox.Session) -> None:
 
 @nox.session
 def figures(session: nox.Session) -> None:
-    """Measure what README quotes, and write it there; further arguments as figures.py takes them."""
+    """Measure what README quotes, and write it there, or as figures.py is told."""
     _use(session, "dev")
     session.run("python", "benchmarks/figures.py", *(session.posargs or ("measure",)))
 

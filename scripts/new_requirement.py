@@ -104,9 +104,7 @@ def missing(name: str, house: House) -> Iterator[str]:
             yield f"the count: say in README.md that the contract has {len(ids)} sentences"
     else:
         awaits, due = None, len(family) + 1
-        yield (
-            f"a sentence: write [{name}] with `level` and `sentence` into {CONTRACT.relative_to(ROOT)}"
-        )
+        yield f"a sentence: write [{name}], level and sentence, into {CONTRACT.relative_to(ROOT)}"
     if int(number) != due:
         yield f"its place: ids count up without a gap, and the next here is {group}-{due:02}"
     if f'"{group}"' not in house.pages[_GROUPS]:
@@ -124,9 +122,8 @@ def _unjudged(name: str, awaits: str | None, house: House) -> Iterator[str]:
             yield f"no `awaits` any more: {tests[0]} judges it, so remove the line"
         return
     if not tests:
-        yield (
-            f'a test: mark one with @pytest.mark.requirement("{name}") in {", ".join(SUITE_FOLDERS)}'
-        )
+        folders = ", ".join(SUITE_FOLDERS)
+        yield f'a test: mark one with @pytest.mark.requirement("{name}") in {folders}'
     if name not in house.faults.values():
         yield f'a seeded fault: write one with requirement = "{name}" into {_ZOO}/faults'
     only_real = bool(tests) and all("tests/vllm/" in nodeid for nodeid in tests)

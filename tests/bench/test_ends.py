@@ -163,7 +163,7 @@ def test_an_interrupted_benchmark_leaves_results_and_no_process(
     bench = [
         sys.executable,
         "-m",
-        "startup_plan.cli",
+        "startup_plan",
         "bench",
         "--output-dir",
         str(folder),

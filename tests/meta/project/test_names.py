@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every module, path, command, option, session and extra that a message names is one that exists."""
+"""What a message, comment, page or step of CI names exists: modules, paths, commands, extras."""
 
 from __future__ import annotations
 
@@ -39,14 +39,13 @@ SOURCES: Final = {
     "hooks": ".pre-commit-config.yaml",
 }
 
-OUTSIDE: Final = frozenset(
-    """
-    startup_plan.py cpu_worker.py gpu_worker.py cpu_model_runner.py worker_base.py file.py SLUG.py SLUG.toml
-    """.split()
-)
-"""Files that are vLLM's, or only examples."""
+OUTSIDE: Final = frozenset({"startup_plan.py", "cpu_worker.py", "gpu_worker.py", "file.py"})
+"""Files that are vLLM's, or only an example."""
+
+PLACEHOLDERS: Final = frozenset({"DIR", "FILE", "KEY", "NAME", "SLUG"})
 
 _MODULE: Final = re.compile(r"(?<![\w./-])startup_plan(?:\.[A-Za-z_]\w*)+")
+_RUN: Final = re.compile(r"(?<![\w-])-m (startup_plan[\w.]*)")
 _PATH: Final = re.compile(r"(?<![\w./*{}<>\\-])[\w*.-]+(?:/[\w*.-]+)*/?(?![\w*{}<>])")
 _COMMAND: Final = re.compile(
     r"(?:^\s*|`|/|&& )startup-plan ([a-z][\w-]*)([^\n#;)&|]*)", re.MULTILINE
@@ -74,6 +73,9 @@ def texts(path: Path) -> Iterator[Text]:
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield Text(path, node.lineno, node.value)
+            if isinstance(node, ast.List | ast.Tuple):
+                words = [part.value for part in node.elts if isinstance(part, ast.Constant)]
+                yield Text(path, node.lineno, " ".join(map(str, words)))
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.COMMENT:
                 yield Text(path, token.start[0], token.string)
@@ -89,6 +91,9 @@ def wrong_names(words: str) -> Iterator[str]:
     for name in _MODULE.findall(words):
         if not name.endswith(".py") and not is_module(name):
             yield f"{name} is no module, and no name in one"
+    for name in _RUN.findall(words):
+        if not is_script(name):
+            yield f"{name} is no module that can be run"
     for name in (match.rstrip(".") for match in _PATH.findall(words)):
         if not is_path(name):
             yield f"{name} is not there"
@@ -107,6 +112,7 @@ def wrong_names(words: str) -> Iterator[str]:
         yield from (f"there is no extra {name}" for name in sorted(unknown))
 
 
+@functools.cache
 def is_module(name: str) -> bool:
     """Whether a dotted name can be imported, or leads to something inside a module."""
     module, _, rest = name.partition(".")
@@ -122,10 +128,17 @@ def is_module(name: str) -> bool:
     return True
 
 
+def is_script(name: str) -> bool:
+    """Whether `python -m` has something to run: a package has its `__main__`, a module itself."""
+    path = ROOT / "src" / name.replace(".", "/")
+    return (path / "__main__.py").is_file() or path.with_suffix(".py").is_file()
+
+
+@functools.cache
 def is_path(name: str) -> bool:
     """Whether a path is there, unless it is a placeholder, or may well be somebody else's."""
     first, _, rest = name.partition("/")
-    if name in OUTSIDE or not (first.strip(".*") or rest):
+    if name in OUTSIDE or PLACEHOLDERS.intersection(re.split(r"[/.]", name)):
         return True
     if not rest:
         # A name alone is a file of ours if it is that of source or prose; data has other names too.
@@ -220,6 +233,7 @@ def test_what_is_named_exists(pattern: str) -> None:
     [
         ("see startup_plan.harness.card_plan", "startup_plan.harness.card_plan is no module"),
         ("startup_plan.reference.plan.Nothing", "startup_plan.reference.plan.Nothing is no module"),
+        ("python -m startup_plan.cli gate", "startup_plan.cli is no module that can be run"),
         ("in harness/card_plan.py.", "harness/card_plan.py is not there"),
         ("tests/meta/test_nothing.py::test_it", "tests/meta/test_nothing.py is not there"),
         ("below harness/machines/", "harness/machines/ is not there"),

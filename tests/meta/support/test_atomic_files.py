@@ -27,7 +27,7 @@ def test_failed_report_leaves_the_old_one(tmp_path: Path) -> None:
     """A text that cannot be written takes nothing away, and leaves nothing beside it."""
     path = tmp_path / "report.json"
     path.write_text("old")
-    with pytest.raises(UnicodeEncodeError):
+    with pytest.raises(ReportPathError, match="surrogates not allowed"):
         write_report(path, "\ud800")
 
     assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])

@@ -94,4 +94,6 @@ def _use(session: nox.Session, name: str) -> None:
         else:
             session.run(str(python), "-m", "pip", "install", "-q", "-e", ".[dev]")
         stamp.write_text(wanted, "utf-8")
-    session.env["PATH"] = os.pathsep.join([str(python.parent), os.environ["PATH"]])
+    # nox looks programs up on its own path, and gives them the session's.
+    os.environ["PATH"] = os.pathsep.join([str(python.parent), os.environ["PATH"]])
+    session.env["PATH"] = os.environ["PATH"]

@@ -27,7 +27,7 @@ def run(subject: str, arguments: list[str]) -> tuple[float, dict[str, Any]]:
         command = [
             sys.executable,
             "-m",
-            "startup_plan.cli",
+            "startup_plan",
             "gate",
             subject,
             "--json",

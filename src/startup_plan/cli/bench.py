@@ -11,7 +11,7 @@ import click
 from startup_plan.bench.errors import RefusalError
 from startup_plan.bench.orders.phases import PHASES, choose_phases
 
-_COMMAND: Final = "startup_plan.bench.command"
+_COMMAND: Final = f"{__name__}.command"
 
 _EPILOG: Final = """
 Exit status: 0 every check passed; 1 a check failed; 2 refused, with the reason; 130 after Ctrl-C

@@ -2,7 +2,7 @@
 """Links of every kind that somebody else puts where a save writes, before it and while it goes on.
 
 Who can write to the cache root must not be able to have an engine, which may run as root, write to
-a file of his choice. `test_save_temporary.py` has the simplest case, a symbolic link to a file;
+a file of his choice. `test_temporary.py` has the simplest case, a symbolic link to a file;
 here are the other kinds, and a neighbour who acts in the midst of a save.
 """
 

@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,8 +14,6 @@ from startup_plan.harness.contract.register import (
     Requirement,
     load_register,
 )
-from startup_plan.harness.gate.events import CATALOGUE, EventReader
-from startup_plan.harness.gate.suite import FOLDERS, find_suite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,27 +37,9 @@ def disagreements(register: Register, catalogue: Mapping[str, Sequence[str]]) ->
     return found
 
 
-def collect_suite(events: Path) -> dict[str, list[str]]:
-    """Collect the suite as the gate does, and give node ids with the requirements they carry."""
-    suite = find_suite()
-    command = [
-        *(sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"),
-        *("-c", str(suite / "pyproject.toml"), "--rootdir", str(suite)),
-        *("-p", "startup_plan.harness.session.plugin", f"--gate-events={events}"),
-        *(str(suite / folder) for folder in FOLDERS),
-    ]
-    environment = {name: v for name, v in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    catalogues = [e["tests"] for e in EventReader(events).read() if e["event"] == CATALOGUE]
-    assert catalogues, done.stdout + done.stderr
-    return dict(catalogues[0])
-
-
-def test_register_and_suite_agree(tmp_path: Path) -> None:
+def test_register_and_suite_agree(house: Any) -> None:
     """Every requirement has a test or says what it awaits, and every test names requirements."""
-    found = disagreements(load_register(), collect_suite(tmp_path / "events"))
-
-    assert found == []
+    assert disagreements(load_register(), house.tests) == []
 
 
 @pytest.mark.parametrize(

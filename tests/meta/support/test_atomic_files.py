@@ -23,6 +23,16 @@ def test_report_replaces_in_one_step(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) & 0o600 == 0o600
 
 
+def test_failed_report_leaves_the_old_one(tmp_path: Path) -> None:
+    """A text that cannot be written takes nothing away, and leaves nothing beside it."""
+    path = tmp_path / "report.json"
+    path.write_text("old")
+    with pytest.raises(ReportPathError, match="surrogates not allowed"):
+        write_report(path, "\ud800")
+
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
+
+
 def test_report_follows_a_link(tmp_path: Path) -> None:
     """A link to a report stays a link, and the file behind it is replaced."""
     target, link = tmp_path / "target", tmp_path / "link"

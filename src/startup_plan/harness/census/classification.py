@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What takes device memory, and why: the reviewed classification in `data/census.toml`."""
+"""What takes device memory, and why: the reviewed classification in `census.toml`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _ID: Final = re.compile(
 
 
 class Model(NamedTuple):
-    """A persistence model; see `data/persistence_models.toml` for what the switches mean."""
+    """A persistence model; see `persistence_models.toml` for what the switches mean."""
 
     name: str
     title: str

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -223,9 +224,9 @@ def _line(verdict: Verdict) -> str:
     entry = verdict.entry
     head = f"{verdict.outcome:<17} {entry.requirement or '-':<8} {entry.slug:<27}"
     lines = [f"{head} {verdict.seconds:5.1f} s  {_words(verdict)}".rstrip()]
-    told = verdict.elsewhere if entry.kind == "fault" else verdict.violated
+    told = verdict.elsewhere if entry.kind == "fault" else tuple(verdict.violated)
     for requirement in told:
-        first, *rest = verdict.story_of(requirement).splitlines() or [""]
+        first, *rest = verdict.violated[requirement].splitlines() or [""]
         lines += [f"    {requirement}: {first}", *(f"        {line}" for line in rest[:3])]
     if verdict.trouble and (verdict.lacks or not verdict.good):
         lines += [f"    {line}" for line in verdict.trouble.splitlines()]
@@ -260,23 +261,16 @@ def _summary(verdicts: Sequence[Verdict], wanted: int, seconds: float) -> str:
 
 
 def _facts(entry: ZooEntry) -> dict[str, Any]:
-    return {
-        "slug": entry.slug,
-        "kind": entry.kind,
-        "title": entry.title,
-        "requirement": entry.requirement,
-        "consequences": list(entry.consequences),
-        "needs": list(entry.needs),
-        "origin": entry.origin,
-        "description": entry.description,
-    }
+    facts = asdict(entry)
+    del facts["changes"]
+    return facts
 
 
 def _found(verdict: Verdict) -> dict[str, Any]:
     return {
         "outcome": verdict.outcome,
         "good": verdict.good,
-        "violated": dict(zip(verdict.violated, verdict.stories, strict=True)),
+        "violated": dict(verdict.violated),
         "elsewhere": list(verdict.elsewhere),
         "trouble": verdict.trouble,
         "seconds": round(verdict.seconds, 3),

@@ -51,7 +51,7 @@ def test_fault_is_caught_by_the_requirement_it_names(fault: ZooEntry) -> None:
     (verdict,) = run_zoo([fault], only=lambda entry: [str(entry.requirement)])
 
     assert (verdict.outcome, verdict.elsewhere, verdict.trouble) == ("caught", (), "")
-    assert verdict.story_of(fault.requirement)
+    assert verdict.violated[str(fault.requirement)]
 
 
 @pytest.mark.parametrize("name", ["reference", *CORRECT])

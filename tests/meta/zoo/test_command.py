@@ -113,7 +113,7 @@ def test_gate_that_fails_proves_nothing() -> None:
     broken = Change("import enum\n", "raise ValueError('broken on purpose')\n")
     (verdict,) = run_zoo([replace(FAULT, changes=(broken,))])
 
-    assert (verdict.outcome, verdict.violated) == ("NOT CAUGHT", ())
+    assert (verdict.outcome, verdict.violated) == ("NOT CAUGHT", {})
     assert "the gate ended with status 3" in verdict.trouble
     assert "broken on purpose" in verdict.trouble
 
@@ -236,11 +236,9 @@ def run_with(
 
     def run(entries: Sequence[ZooEntry], **_options: object) -> Iterator[Verdict]:
         for known in entries:
-            violated = tuple(
-                found.get(known.slug, [known.requirement] if known.requirement else [])
-            )
-            stories = tuple(f"story of {broken}\nin two lines" for broken in violated)
-            yield Verdict(known, violated, stories, "", 1.0)
+            violated = found.get(known.slug, [known.requirement] if known.requirement else [])
+            stories = {broken: f"story of {broken}\nin two lines" for broken in violated}
+            yield Verdict(known, stories, "", 1.0)
         if interrupted:
             raise ZooInterruptedError(signal.SIGINT)
 

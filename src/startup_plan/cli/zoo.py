@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from startup_plan.harness.contract import capabilities
-from startup_plan.harness.zoo.catalogue import load_catalogue
+from startup_plan.harness.zoo.catalogue import EntryError, load_catalogue
 from startup_plan.harness.zoo.seed import REWRITE, source_of
 from startup_plan.support.atomic_files import ReportPathError, check_writable, write_report
 
@@ -92,18 +92,16 @@ def zoo(
     Each fault is a correct startup plan with one mistake in it that people have made. SLUG limits
     the command to some of them, and without --run tells all that is known of them.
     """
-    if module is not None and (run or len(slugs) != 1):
-        raise click.UsageError("--write takes one SLUG, and no --run")
-    entries = _chosen(slugs)
     required = tuple(name.strip() for name in require.split(",") if name.strip())
     for name in required:
         if name not in capabilities.names():
             raise click.UsageError(f"--require: {capabilities.describe_unknown(name)}")
-    if needs is not None:
-        if needs not in {"nothing", *capabilities.names()}:
-            raise click.UsageError(f"--needs: {capabilities.describe_unknown(needs)}, nothing")
-        entries = tuple(e for e in entries if needs in (e.needs or ("nothing",)))
+    if needs not in {None, "nothing", *capabilities.names()}:
+        raise click.UsageError(f"--needs: {capabilities.describe_unknown(str(needs))}, nothing")
     try:
+        entries = _chosen(slugs, needs)
+        if module is not None and (run or len(entries) != 1):
+            raise click.UsageError("--write takes one SLUG, and no --run")
         for path in filter(None, (file, module)):
             check_writable(path)
         if run:
@@ -111,23 +109,23 @@ def zoo(
             return _run(entries, file, profile, jobs, near=near, required=required)
         _list(entries, in_full=bool(slugs))
         if module is not None:
-            (entry,) = entries
-            write_report(module, source_of(entry))
+            write_report(module, source_of(entries[0]))
         if file is not None:
             write_report(file, _text({"entries": [_facts(entry) for entry in entries]}))
-    except ReportPathError as error:
+    except (EntryError, ReportPathError) as error:
         raise click.UsageError(str(error)) from error
     return 0
 
 
-def _chosen(slugs: Sequence[str]) -> tuple[ZooEntry, ...]:
+def _chosen(slugs: Sequence[str], needs: str | None) -> tuple[ZooEntry, ...]:
     known = load_catalogue()
     for slug in slugs:
         if slug not in known:
             near = difflib.get_close_matches(slug, known, n=3, cutoff=0.5)
             hint = f"the nearest are {', '.join(near)}" if near else "`startup-plan zoo` lists all"
             raise click.UsageError(f"unknown seeded fault {slug!r}: {hint}")
-    return tuple(known[slug] for slug in dict.fromkeys(slugs)) if slugs else tuple(known.values())
+    entries = [known[slug] for slug in dict.fromkeys(slugs or known)]
+    return tuple(e for e in entries if needs is None or needs in (e.needs or ("nothing",)))
 
 
 def _list(entries: Sequence[ZooEntry], *, in_full: bool) -> None:

@@ -21,6 +21,7 @@ from startup_plan.harness.verdict.record import clean
 from startup_plan.support.process_group import StopSignals
 from startup_plan.support.scratch import scratch_folder
 
+from .catalogue import EntryError
 from .seed import write_subject
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def run_zoo(
                     ids = ids_in_need(entry) if entry.needs else () if only is None else only(entry)
                     try:
                         running.append(_Judgement(entry, folder / entry.slug, profile, ids))
-                    except ValueError as error:
+                    except EntryError as error:
                         yield Verdict(entry, {}, str(error), 0.0)
                 if stop.number is not None:
                     raise ZooInterruptedError(stop.number)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from startup_plan.harness.contract.register import CONTRACT, Register, load_register
 from startup_plan.harness.gate.events import CATALOGUE, EventReader
-from startup_plan.harness.gate.run import SUITE_FOLDERS, find_suite
+from startup_plan.harness.gate.suite import FOLDERS, find_suite
 from startup_plan.harness.zoo.catalogue import load_catalogue
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _unjudged(name: str, awaits: str | None, house: House) -> Iterator[str]:
             yield f"no `awaits` any more: {tests[0]} judges it, so remove the line"
         return
     if not tests:
-        folders = ", ".join(SUITE_FOLDERS)
+        folders = ", ".join(FOLDERS)
         yield f'a test: mark one with @pytest.mark.requirement("{name}") in {folders}'
     if name not in house.faults.values():
         yield f'a seeded fault: write one with requirement = "{name}" into {_ZOO}/faults'
@@ -142,7 +142,7 @@ def collect_suite(events: Path) -> dict[str, list[str]]:
         *(sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"),
         *("-c", str(suite / "pyproject.toml"), "--rootdir", str(suite)),
         *("-p", "startup_plan.harness.session.plugin", f"--gate-events={events}"),
-        *(str(suite / folder) for folder in SUITE_FOLDERS),
+        *(str(suite / folder) for folder in FOLDERS),
     ]
     environment = {name: v for name, v in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(  # noqa: S603  # this interpreter

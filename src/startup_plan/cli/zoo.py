@@ -8,13 +8,14 @@ import json
 import os
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from startup_plan.harness.contract import capabilities
-from startup_plan.harness.zoo.catalogue import load_catalogue
+from startup_plan.harness.zoo.catalogue import EntryError, load_catalogue
 from startup_plan.harness.zoo.seed import REWRITE, source_of
 from startup_plan.support.atomic_files import ReportPathError, check_writable, write_report
 
@@ -91,18 +92,16 @@ def zoo(
     Each fault is a correct startup plan with one mistake in it that people have made. SLUG limits
     the command to some of them, and without --run tells all that is known of them.
     """
-    if module is not None and (run or len(slugs) != 1):
-        raise click.UsageError("--write takes one SLUG, and no --run")
-    entries = _chosen(slugs)
     required = tuple(name.strip() for name in require.split(",") if name.strip())
     for name in required:
         if name not in capabilities.names():
             raise click.UsageError(f"--require: {capabilities.describe_unknown(name)}")
-    if needs is not None:
-        if needs not in {"nothing", *capabilities.names()}:
-            raise click.UsageError(f"--needs: {capabilities.describe_unknown(needs)}, nothing")
-        entries = tuple(e for e in entries if needs in (e.needs or ("nothing",)))
+    if needs not in {None, "nothing", *capabilities.names()}:
+        raise click.UsageError(f"--needs: {capabilities.describe_unknown(str(needs))}, nothing")
     try:
+        entries = _chosen(slugs, needs)
+        if module is not None and (run or len(entries) != 1):
+            raise click.UsageError("--write takes one SLUG, and no --run")
         for path in filter(None, (file, module)):
             check_writable(path)
         if run:
@@ -110,23 +109,23 @@ def zoo(
             return _run(entries, file, profile, jobs, near=near, required=required)
         _list(entries, in_full=bool(slugs))
         if module is not None:
-            (entry,) = entries
-            write_report(module, source_of(entry))
+            write_report(module, source_of(entries[0]))
         if file is not None:
             write_report(file, _text({"entries": [_facts(entry) for entry in entries]}))
-    except ReportPathError as error:
+    except (EntryError, ReportPathError) as error:
         raise click.UsageError(str(error)) from error
     return 0
 
 
-def _chosen(slugs: Sequence[str]) -> tuple[ZooEntry, ...]:
+def _chosen(slugs: Sequence[str], needs: str | None) -> tuple[ZooEntry, ...]:
     known = load_catalogue()
     for slug in slugs:
         if slug not in known:
             near = difflib.get_close_matches(slug, known, n=3, cutoff=0.5)
             hint = f"the nearest are {', '.join(near)}" if near else "`startup-plan zoo` lists all"
             raise click.UsageError(f"unknown seeded fault {slug!r}: {hint}")
-    return tuple(known[slug] for slug in dict.fromkeys(slugs)) if slugs else tuple(known.values())
+    entries = [known[slug] for slug in dict.fromkeys(slugs or known)]
+    return tuple(e for e in entries if needs is None or needs in (e.needs or ("nothing",)))
 
 
 def _list(entries: Sequence[ZooEntry], *, in_full: bool) -> None:
@@ -223,9 +222,9 @@ def _line(verdict: Verdict) -> str:
     entry = verdict.entry
     head = f"{verdict.outcome:<17} {entry.requirement or '-':<8} {entry.slug:<27}"
     lines = [f"{head} {verdict.seconds:5.1f} s  {_words(verdict)}".rstrip()]
-    told = verdict.elsewhere if entry.kind == "fault" else verdict.violated
+    told = verdict.elsewhere if entry.kind == "fault" else tuple(verdict.violated)
     for requirement in told:
-        first, *rest = verdict.story_of(requirement).splitlines() or [""]
+        first, *rest = verdict.violated[requirement].splitlines() or [""]
         lines += [f"    {requirement}: {first}", *(f"        {line}" for line in rest[:3])]
     if verdict.trouble and (verdict.lacks or not verdict.good):
         lines += [f"    {line}" for line in verdict.trouble.splitlines()]
@@ -260,23 +259,16 @@ def _summary(verdicts: Sequence[Verdict], wanted: int, seconds: float) -> str:
 
 
 def _facts(entry: ZooEntry) -> dict[str, Any]:
-    return {
-        "slug": entry.slug,
-        "kind": entry.kind,
-        "title": entry.title,
-        "requirement": entry.requirement,
-        "consequences": list(entry.consequences),
-        "needs": list(entry.needs),
-        "origin": entry.origin,
-        "description": entry.description,
-    }
+    facts = asdict(entry)
+    del facts["changes"]
+    return facts
 
 
 def _found(verdict: Verdict) -> dict[str, Any]:
     return {
         "outcome": verdict.outcome,
         "good": verdict.good,
-        "violated": dict(zip(verdict.violated, verdict.stories, strict=True)),
+        "violated": dict(verdict.violated),
         "elsewhere": list(verdict.elsewhere),
         "trouble": verdict.trouble,
         "seconds": round(verdict.seconds, 3),

@@ -3,12 +3,14 @@
 
 Saver A stops before one of its operations while saver B runs its whole life, or dies in it; then A
 goes on. Every operation of A is tried but those that commute with all that another process does,
-and every point at which B can stop for good and leave something else behind.
+and every point at which B can stop for good and leave something else behind. Where B waits for a
+lock that A holds it stops for good too, because A goes on only after it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import sys
@@ -60,12 +62,14 @@ class Meeting(NamedTuple):
         b: B's boot.
         a_trace: A's operations; A stopped at its hit.
         b_trace: B's operations; if B died, it did at its hit.
+        waited: whether B stopped for good where it waits for a lock of A.
     """
 
     a: BootResult
     b: BootResult
     a_trace: Trace
     b_trace: Trace
+    waited: bool
 
 
 @final
@@ -126,7 +130,7 @@ class Pair:
             if result.raised is not None:
                 return f"{name}'s save raised {self.trial.brief(result.raised)}"
         traits = self._traits()
-        unharmed = met.b_trace.fired and traits == self._before
+        unharmed = (met.b_trace.fired or met.waited) and traits == self._before
         if unharmed or traits in {self._of_a, self._of_b}:
             return ""
         return (
@@ -139,6 +143,8 @@ class Pair:
         b = f"B, with the same process id, saved {gib(self.values[1])}"
         if met.b_trace.fired:
             b = f"{b} as far as {self.trial.describe(met.b_trace.hit)} and stopped for good"
+        elif met.waited:
+            b = f"{b} as far as its wait for a lock and stopped for good"
         return (
             f"{self.trial.setting}; A saved {gib(self.values[0])} as far as "
             f"{self.trial.describe(met.a_trace.hit)}; {b}; A went on; {end}"
@@ -147,9 +153,19 @@ class Pair:
     def _meet(self, n: int, b_trace: Trace) -> Meeting | None:
         """Let B live just before the n-th operation of A's save, if there is one."""
         lives: list[BootResult] = []
+        waits: list[int] = []
+
+        def lock(fd: int, operation: int) -> None:
+            try:
+                _flock(fd, operation | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if operation & fcntl.LOCK_NB:
+                    raise
+                waits.append(fd)
+                raise b_trace.die() from None
 
         def live(_: Operation) -> None:
-            with self._in_another_process():
+            with self._in_another_process(), mock.patch.object(fcntl, "flock", lock):
                 lives.append(
                     self.trial.save(
                         b_trace, value=self.values[1], neighbour=B_NEIGHBOUR, again=False
@@ -158,7 +174,7 @@ class Pair:
 
         a_trace = intrude_at(self.trial.root, n, live, _meets_others)
         a = self.trial.save(a_trace, value=self.values[0], neighbour=A_NEIGHBOUR)
-        return Meeting(a, lives[0], a_trace, b_trace) if lives else None
+        return Meeting(a, lives[0], a_trace, b_trace, bool(waits)) if lives else None
 
     def _traits(self) -> Traits:
         files = self.trial.files()
@@ -240,6 +256,9 @@ def test_a_save_does_not_sweep_the_file_of_a_living_saver(
     tally(interleavings=tried, boots=world.boots)
 
     assert tried > 0
+
+
+_flock: Final = fcntl.flock
 
 
 def _changes_files(operation: Operation) -> bool:

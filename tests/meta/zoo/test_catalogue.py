@@ -20,7 +20,13 @@ from startup_plan.harness.gate.run import GateRequest, run_gate
 from startup_plan.harness.gate.suite import find_suite
 from startup_plan.harness.verdict.judgement import Terms
 from startup_plan.harness.world.loading import load_subject
-from startup_plan.harness.zoo.catalogue import Change, ZooEntry, load_catalogue, read_entry
+from startup_plan.harness.zoo.catalogue import (
+    Change,
+    EntryError,
+    ZooEntry,
+    load_catalogue,
+    read_entry,
+)
 from startup_plan.harness.zoo.run import run_zoo
 from startup_plan.harness.zoo.seed import source_of
 
@@ -53,7 +59,7 @@ def test_fault_is_caught_by_the_requirement_it_names(fault: ZooEntry) -> None:
     (verdict,) = run_zoo([fault], only=lambda entry: [str(entry.requirement)])
 
     assert (verdict.outcome, verdict.elsewhere, verdict.trouble) == ("caught", (), "")
-    assert verdict.story_of(fault.requirement)
+    assert verdict.violated[str(fault.requirement)]
 
 
 @pytest.mark.parametrize("name", ["reference", *CORRECT])
@@ -109,7 +115,7 @@ def test_no_two_faults_are_the_same() -> None:
 def test_fault_whose_place_is_gone_is_refused(find: str) -> None:
     """A fault whose place in the rewrite has changed is an error, not another fault or none."""
     moved = replace(FAULTS[0], changes=(Change(find, "pass"),))
-    with pytest.raises(ValueError, match=rf"{find}' occurs \d+ times in rewrite.py, not once"):
+    with pytest.raises(EntryError, match=rf"{find}' occurs \d+ times in rewrite.py, not once"):
         source_of(moved)
     (verdict,) = run_zoo([moved])
 
@@ -176,7 +182,7 @@ def test_wrong_data_file_is_refused(tmp_path: Path, line: str, instead: str, mes
     file = tmp_path / "some_fault.toml"
     file.write_text(re.sub(rf"^{re.escape(line)}.*$", instead, _FAULT, flags=re.MULTILINE))
 
-    with pytest.raises(ValueError, match=rf"^some_fault\.toml: .*{message}"):
+    with pytest.raises(EntryError, match=rf"^some_fault\.toml: .*{message}"):
         read_entry(file)
 
 
@@ -189,5 +195,5 @@ def test_a_data_file_is_what_its_folder_says(tmp_path: Path, kind: Kind, message
     file = tmp_path / "some_fault.toml"
     file.write_text(_FAULT.partition("[[change]]")[0])
 
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(EntryError, match=message):
         read_entry(file, kind)

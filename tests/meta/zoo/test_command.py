@@ -19,6 +19,7 @@ from startup_plan.cli import main as cli
 from startup_plan.harness.contract import capabilities
 from startup_plan.harness.contract.capabilities import Capability
 from startup_plan.harness.world.loading import load_subject
+from startup_plan.harness.zoo import catalogue
 from startup_plan.harness.zoo import run as zoo_run
 from startup_plan.harness.zoo.catalogue import Change, ZooEntry, load_catalogue
 from startup_plan.harness.zoo.run import (
@@ -114,7 +115,7 @@ def test_gate_that_fails_proves_nothing() -> None:
     broken = Change("import enum\n", "raise ValueError('broken on purpose')\n")
     (verdict,) = run_zoo([replace(FAULT, changes=(broken,))])
 
-    assert (verdict.outcome, verdict.violated) == ("NOT CAUGHT", ())
+    assert (verdict.outcome, verdict.violated) == ("NOT CAUGHT", {})
     assert "the gate ended with status 3" in verdict.trouble
     assert "broken on purpose" in verdict.trouble
 
@@ -217,6 +218,7 @@ def test_list_as_json(tmp_path: Path) -> None:
         (["--json", "/dev/null/zoo.json"], "zoo.json"),
         (["--write", "plan.py"], "--write takes one SLUG"),
         (["--run", _SLUG, "--write", "plan.py"], "--write takes one SLUG"),
+        (["--needs", "vllm", _SLUG, "--write", "plan.py"], "--write takes one SLUG"),
         ([_SLUG, "--write", "/dev/null/plan.py"], "plan.py"),
         (["--run", "-n", "0"], "0 is not in the range"),
     ],
@@ -232,6 +234,19 @@ def test_wrong_usage_is_status_2(
     assert words in captured.err
 
 
+def test_a_data_file_that_is_wrong_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the zoo itself cannot be read, the command says in which file and why."""
+    monkeypatch.setattr(catalogue, "_HOME", tmp_path)
+    for folder in ("correct", "faults"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "some_plan.toml").write_text('title = "T"\ndescription = "D"\n')
+
+    assert cli.run(["zoo"]) == 2
+    assert "some_plan.toml: both a fault and correct" in capsys.readouterr().err
+
+
 def run_with(
     monkeypatch: pytest.MonkeyPatch, found: dict[str, Sequence[str]], *, interrupted: bool = False
 ) -> None:
@@ -239,11 +254,9 @@ def run_with(
 
     def run(entries: Sequence[ZooEntry], **_options: object) -> Iterator[Verdict]:
         for known in entries:
-            violated = tuple(
-                found.get(known.slug, [known.requirement] if known.requirement else [])
-            )
-            stories = tuple(f"story of {broken}\nin two lines" for broken in violated)
-            yield Verdict(known, violated, stories, "", 1.0)
+            violated = found.get(known.slug, [known.requirement] if known.requirement else [])
+            stories = {broken: f"story of {broken}\nin two lines" for broken in violated}
+            yield Verdict(known, stories, "", 1.0)
         if interrupted:
             raise ZooInterruptedError(signal.SIGINT)
 

@@ -37,6 +37,11 @@ _register = cache(load_register)
 
 
 @final
+class EntryError(ValueError):
+    """An entry cannot be used; the message is one sentence that names its file."""
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class Change:
     """One place of a source that is not as it was.
@@ -82,13 +87,13 @@ def load_catalogue() -> dict[str, ZooEntry]:
     """Every subject of the zoo by its slug: first what is correct, then the faults.
 
     Raises:
-        ValueError: a data file is wrong; the message names it.
+        EntryError: a data file is wrong.
     """
     found: dict[str, ZooEntry] = {}
     for kind, folder in _FOLDERS.items():
         for path in sorted((_HOME / folder).glob("*.toml")):
             if path.stem in found:
-                raise ValueError(f"{path.name}: both a fault and correct; give it another name")
+                raise EntryError(f"{path.name}: both a fault and correct; give it another name")
             found[path.stem] = read_entry(path, kind)
     return found
 
@@ -97,12 +102,12 @@ def read_entry(path: Path, kind: Kind = "fault") -> ZooEntry:
     """Read and check one data file.
 
     Raises:
-        ValueError: it is no entry; the message names the file.
+        EntryError: it is no entry.
     """
     try:
         return _entry(path.stem, kind, tomllib.loads(path.read_text("utf-8")))
     except ValueError as error:
-        raise ValueError(f"{path.name}: {error}") from error
+        raise EntryError(f"{path.name}: {error}") from error
 
 
 def _entry(slug: str, kind: Kind, table: dict[str, Any]) -> ZooEntry:

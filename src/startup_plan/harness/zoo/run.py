@@ -8,7 +8,6 @@ nothing: it never counts as caught.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
@@ -22,10 +21,11 @@ from startup_plan.harness.verdict.record import clean
 from startup_plan.support.process_group import StopSignals
 from startup_plan.support.scratch import scratch_folder
 
+from .catalogue import EntryError
 from .seed import write_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from .catalogue import ZooEntry
@@ -49,8 +49,8 @@ class Verdict:
 
     Attributes:
         entry: the subject.
-        violated: the requirements that it was found to break, in the order of the contract.
-        stories: a counterexample for each of them.
+        violated: the requirements that it was found to break, in the order of the contract, and
+            a counterexample for each.
         trouble: why there was no judgement at all, or why that of the named requirement is
             missing; "" otherwise.
         seconds: how long the judgement took.
@@ -58,8 +58,7 @@ class Verdict:
     """
 
     entry: ZooEntry
-    violated: tuple[str, ...]
-    stories: tuple[str, ...]
+    violated: Mapping[str, str]
     trouble: str
     seconds: float
     lacks: str = ""
@@ -85,11 +84,6 @@ class Verdict:
     def good(self) -> bool:
         """Whether the suite did what it is for."""
         return self.outcome in GOOD
-
-    def story_of(self, requirement: str | None) -> str:
-        """The counterexample of a violated requirement, "" if it is not violated."""
-        pairs = zip(self.violated, self.stories, strict=True)
-        return dict(pairs).get(requirement or "", "")
 
 
 @final
@@ -134,7 +128,7 @@ def run_zoo(
             waiting.append(entry)
             continue
         trouble = f"capability {lacks}: {capabilities.probe(lacks).reason}"
-        yield Verdict(entry, (), (), trouble, 0.0, "" if lacks in required else lacks)
+        yield Verdict(entry, {}, trouble, 0.0, "" if lacks in required else lacks)
     running: list[_Judgement] = []
     with StopSignals() as stop, scratch_folder() as folder:
         try:
@@ -144,8 +138,8 @@ def run_zoo(
                     ids = ids_in_need(entry) if entry.needs else () if only is None else only(entry)
                     try:
                         running.append(_Judgement(entry, folder / entry.slug, profile, ids))
-                    except ValueError as error:
-                        yield Verdict(entry, (), (), str(error), 0.0)
+                    except EntryError as error:
+                        yield Verdict(entry, {}, str(error), 0.0)
                 if stop.number is not None:
                     raise ZooInterruptedError(stop.number)
                 done = [judgement for judgement in running if judgement.is_over]
@@ -202,7 +196,7 @@ class _Judgement:
         seconds = time.monotonic() - self._began
         if self._process.returncode not in _JUDGED:
             trouble = f"the gate ended with status {self._process.returncode}: {self._tail()}"
-            return Verdict(self._entry, (), (), trouble, seconds)
+            return Verdict(self._entry, {}, trouble, seconds)
         report = json.loads(self._report.read_text("utf-8"))
         return judge(self._entry, report, seconds)
 
@@ -214,38 +208,37 @@ class _Judgement:
 
 def ids_near(entry: ZooEntry) -> tuple[str, ...]:
     """The requirements where a fault shows if anywhere; every one for a subject that is correct."""
-    if entry.requirement is None:
-        return ()
-    families = {entry.requirement.partition("-")[0], "BOOT"}
-    ids = [requirement.id for requirement in load_register()]
-    near = [id_ for id_ in ids if id_.partition("-")[0] in families]
-    return tuple(dict.fromkeys((*near, *entry.consequences)))
+    return () if entry.requirement is None else _ids(entry, "BOOT")
 
 
 def ids_in_need(entry: ZooEntry) -> tuple[str, ...]:
     """The requirements by which a fault is judged that needs a capability, which takes longer."""
-    family = str(entry.requirement).partition("-")[0]
-    # BOOT is a family of its own kind: most of it has to do with everything.
-    ids = [requirement.id for requirement in load_register()] if family != "BOOT" else []
-    near = [id_ for id_ in ids if id_.partition("-")[0] == family]
+    return _ids(entry)
+
+
+def _ids(entry: ZooEntry, besides: str = "") -> tuple[str, ...]:
+    """What a fault names, with its family and another one."""
+    families = {str(entry.requirement).partition("-")[0], besides}
+    if not besides:
+        # A family of its own kind: most of it has to do with everything.
+        families.discard("BOOT")
+    ids = [requirement.id for requirement in load_register()]
+    near = [id_ for id_ in ids if id_.partition("-")[0] in families]
     return tuple(dict.fromkeys((str(entry.requirement), *near, *entry.consequences)))
 
 
 def judge(entry: ZooEntry, report: dict[str, Any], seconds: float = 0.0) -> Verdict:
     """Read a verdict out of the gate's report on `entry`."""
-    results: list[dict[str, Any]] = report["requirements"]
-    broken = [result for result in results if result["status"] == "violated"]
+    results: dict[str, dict[str, Any]] = {one["id"]: one for one in report["requirements"]}
+    stories = {
+        id_: str(one["counterexample"])
+        for id_, one in results.items()
+        if one["status"] == "violated"
+    }
+    named = results.get(entry.requirement or "", {})
     trouble = ""
-    with contextlib.suppress(StopIteration):
-        named = next(result for result in results if result["id"] == entry.requirement)
-        if named["status"] == "not-run":
-            trouble = f"{entry.requirement} was not judged: {named['counterexample']}"
-    if entry.kind == "correct" and not any(result["status"] == "holds" for result in results):
+    if named.get("status") == "not-run":
+        trouble = f"{entry.requirement} was not judged: {named['counterexample']}"
+    if entry.kind == "correct" and all(one["status"] != "holds" for one in results.values()):
         trouble = "nothing was judged"
-    return Verdict(
-        entry,
-        tuple(result["id"] for result in broken),
-        tuple(str(result["counterexample"]) for result in broken),
-        trouble,
-        seconds,
-    )
+    return Verdict(entry, stories, trouble, seconds)

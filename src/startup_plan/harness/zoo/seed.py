@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from .catalogue import EntryError
+
 if TYPE_CHECKING:
     from .catalogue import ZooEntry
 
@@ -16,16 +18,16 @@ def source_of(entry: ZooEntry) -> str:
     """The source of a subject.
 
     Raises:
-        ValueError: a text that is to be replaced is not there once; the rewrite has changed
+        EntryError: a text that is to be replaced is not there once; the rewrite has changed
             under the entry.
     """
     source = REWRITE.read_text("utf-8")
     for change in entry.changes:
         count = source.count(change.find)
         if count != 1:
-            raise ValueError(
-                f"{entry.slug}: {change.find!r} occurs {count} times in {REWRITE.name}, not once; "
-                "make the `find` of its [[change]] fit"
+            raise EntryError(
+                f"{entry.slug}.toml: {change.find!r} occurs {count} times in {REWRITE.name}, "
+                "not once; make the `find` of its [[change]] fit"
             )
         source = source.replace(change.find, change.replace)
     return source
@@ -35,7 +37,7 @@ def write_subject(entry: ZooEntry, folder: Path) -> Path:
     """Write a subject into a folder, where it can be gated like any other; give its file.
 
     Raises:
-        ValueError: as `source_of`.
+        EntryError: as `source_of`.
         OSError: the file cannot be written.
     """
     file = folder / f"{entry.slug}.py"

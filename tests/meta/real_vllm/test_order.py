@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
-from startup_plan.harness.real_vllm.order import BootOrder, Card, Load, RankOrder, RankReport
+from startup_plan.harness.real_vllm.order import BootOrder, Card, Load, RankOrder
 from startup_plan.harness.stubs.units import GIB
+from startup_plan.harness.world.outcome import BootResult
 
 
 def test_an_order_survives_the_journey() -> None:
@@ -34,7 +34,7 @@ def test_an_order_survives_the_journey() -> None:
 
 def test_a_report_survives_the_journey() -> None:
     """Lines and hashes are pairs again after a journey as JSON."""
-    report = RankReport(1, stage="done", free=10, needed=11, log=[("info", "a line")])
-    arrived = RankReport.from_values(json.loads(json.dumps(dataclasses.asdict(report))))
+    report = BootResult(rank=1, stage="done", free=10, needed=11, log=[("info", "a line")])
+    arrived = BootResult.from_values(json.loads(json.dumps(report.to_values())))
 
     assert (arrived, arrived.lines, arrived.out_of_memory) == (report, ["a line"], True)

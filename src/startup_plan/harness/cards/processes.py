@@ -8,6 +8,7 @@ this one whatever happens.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -16,15 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self, final
 
 from startup_plan.harness.stubs.units import MIB
+from startup_plan.harness.world.outcome import BootResult
 from startup_plan.support.line_child import Child, Nursery, spawn
 
 from . import host as card_host
 from .card import LAST, Card, CardBusyError
-from .order import Order, Report
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from .order import Order
     from .scenarios import Scenario
 
 Backend = Literal["cuda", "host"]
@@ -41,16 +43,14 @@ class ProcessBoot:
 
     def __init__(self, child: Child, order: Order) -> None:
         """Hand over the order."""
-        self.report = Report(name=order.name, utilization=order.utilization)
+        self.result = order.new_result()
         self._child = child
-        child.tell({name: getattr(order, name) for name in order.__slots__})
+        child.tell(dataclasses.asdict(order))
 
-    def advance(self, stage: str) -> Report:
+    def advance(self, stage: str) -> BootResult:
         """Go on up to `stage`, or as far as it comes."""
-        answer = self._child.ask({"advance": stage})
-        for name, value in answer.items():
-            setattr(self.report, name, value)
-        return self.report
+        self.result = BootResult.from_values(self._child.ask({"advance": stage}))
+        return self.result
 
     def end(self) -> None:
         """End it."""

@@ -12,10 +12,10 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.stubs.units import gib
+from startup_plan.harness.world.outcome import BootResult
 from startup_plan.support.plan_files import plans_below
 
-from .order import BootOrder, RankReport
+from .order import BootOrder
 from .zygote import READY
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Booter:
             if stream is not None:
                 stream.close()
 
-    def boot(self, order: BootOrder) -> list[RankReport]:
+    def boot(self, order: BootOrder) -> list[BootResult]:
         """Boot all ranks of `order`.
 
         Raises:
@@ -126,7 +126,7 @@ class Booter:
         self._owes = False
         if isinstance(answer, str):
             raise RealVllmError(f"no boot on the installed vLLM: {answer}")
-        return [RankReport.from_values(values) for values in answer]
+        return [BootResult.from_values(values) for values in answer]
 
     def _answer(self, seconds: float) -> Any:
         stream = self._process.stdout
@@ -179,20 +179,20 @@ class RealHost:
         """Add a clause to the story."""
         self.story.append(clause)
 
-    def boot(self, order: BootOrder) -> list[RankReport]:
+    def boot(self, order: BootOrder) -> list[BootResult]:
         """Boot, and tell of it."""
         reports = self._booter.boot(order)
         self.tell(_clause(order, reports))
         return reports
 
-    def must_boot(self, order: BootOrder, requirement: str) -> list[RankReport]:
+    def must_boot(self, order: BootOrder, requirement: str) -> list[BootResult]:
         """Boot where nothing can be judged unless that works.
 
         Raises:
             Violation: a rank raised or hung.
         """
         reports = self.boot(order)
-        if any(report.raised or report.hung for report in reports):
+        if any(report.raised is not None or report.hung for report in reports):
             raise Violation(requirement, self.tale("the boot did not get so far"))
         return reports
 
@@ -201,12 +201,12 @@ class RealHost:
         return "; ".join([*self.story, verdict])
 
 
-def _clause(order: BootOrder, reports: list[RankReport]) -> str:
+def _clause(order: BootOrder, reports: list[BootResult]) -> str:
     if len(reports) == 1:
-        return f"boot on vLLM's worker{_changes(order)} {_fate(reports[0])}"
-    fates = [f"rank {report.rank} {_fate(report)}" for report in reports]
-    if len({_fate(report) for report in reports}) == 1:
-        fates = [f"each {_fate(reports[0])}"]
+        return f"boot on vLLM's worker{_changes(order)} {reports[0].fate}"
+    fates = [f"rank {report.rank} {report.fate}" for report in reports]
+    if len({report.fate for report in reports}) == 1:
+        fates = [f"each {reports[0].fate}"]
     return f"{len(reports)} ranks boot{_changes(order)}: {', '.join(fates)}"
 
 
@@ -215,15 +215,3 @@ def _changes(order: BootOrder) -> str:
     parts += ["the feature off"] if not order.enabled else []
     parts += [f"explicit {order.explicit}"] if order.explicit is not None else []
     return f" with {', '.join(parts)}" if parts else ""
-
-
-def _fate(report: RankReport) -> str:
-    if report.hung:
-        return f"waits without end in {report.stage!r}"
-    if report.raised:
-        return f"raised in {report.where or report.stage!r}: {report.raised}"
-    if report.applied is not None:
-        return f"applied {gib(report.applied)}"
-    if report.suggestion is not None:
-        return f"measured {gib(report.measured)}, handed {gib(report.suggestion)} to be saved"
-    return f"used {gib(report.available)}"

@@ -94,7 +94,7 @@ def test_a_process_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None
     script.write_text("raise SystemExit('there is no such card')")
 
     with pytest.raises(ChildError, match="died: there is no such card"):
-        spawn(script, [], tmp_path / "errors").hear()
+        spawn([str(script)], [], tmp_path / "errors").hear()
 
 
 def test_a_card_without_a_driver_says_so(tmp_path: Path) -> None:

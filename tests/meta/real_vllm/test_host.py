@@ -29,7 +29,7 @@ def test_a_vllm_that_cannot_be_imported_is_told(
 
 def test_a_subject_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
     """A process that dies before it answers is reported with its last words."""
-    with pytest.raises(RuntimeError, match=r"gave no answer: .*no_such_plan"):
+    with pytest.raises(RuntimeError, match=r"the process that boots died: .*no_such_plan"):
         Booter("no_such_plan", tmp_path / "errors")
 
 

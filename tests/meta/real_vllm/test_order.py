@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 from startup_plan.harness.real_vllm.order import BootOrder, Card, Load, RankOrder
@@ -22,7 +23,7 @@ def test_an_order_survives_the_journey() -> None:
         load=Load(weights=1),
         ranks={1: RankOrder(held=1, broken=("device_name",), schema=2, stays_away=True)},
     )
-    arrived = BootOrder.from_values(json.loads(order.to_json()))
+    arrived = BootOrder.from_values(json.loads(json.dumps(dataclasses.asdict(order))))
 
     assert (arrived, arrived.size, arrived.of(1).schema, arrived.of(0)) == (
         order,

@@ -85,7 +85,7 @@ class ProcessTenant:
 
     def look(self, said: dict[str, int]) -> dict[str, Any]:
         """Ask what it holds and what it sees."""
-        answer = self._child.ask(said)
+        answer: dict[str, Any] = self._child.ask(said)
         if "refused" in answer:
             raise CardBusyError(answer["refused"])
         self.held = int(answer["held"])
@@ -173,7 +173,7 @@ class ProcessCard(Card):
         """Start an engine."""
         arguments = [*self._where(order.device), "--granule", str(self.granule), self._subject]
         if self._nursery is None:
-            child = spawn(self._scripts / "engine.py", arguments, self._errors)
+            child = spawn([str(self._scripts / "engine.py")], arguments, self._errors)
         else:
             child = self._nursery.fork(arguments)
         self._children.append(child)
@@ -183,7 +183,7 @@ class ProcessCard(Card):
 
     def _tenant(self, device: int) -> ProcessTenant:
         arguments = [*self._where(device), "--last", str(self.last)]
-        child = spawn(self._scripts / "cotenant.py", arguments, self._errors)
+        child = spawn([str(self._scripts / "cotenant.py")], arguments, self._errors)
         self._children.append(child)
         return ProcessTenant(child)
 

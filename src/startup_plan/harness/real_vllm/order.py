@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from startup_plan.harness.stubs.units import GIB, MIB
@@ -114,13 +113,9 @@ class BootOrder:
         """The particulars of `rank`."""
         return self.ranks.get(rank, RankOrder())
 
-    def to_json(self) -> str:
-        """One line of JSON, whose value `from_values` takes."""
-        return json.dumps(asdict(self))
-
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> BootOrder:
-        """Read what `to_json` wrote, after its journey."""
+        """Read what `dataclasses.asdict` made, after a journey as JSON."""
         cards = [Card(**card) for card in values["cards"]]
         ranks = {
             int(rank): RankOrder(**{**order, "broken": tuple(order["broken"])})

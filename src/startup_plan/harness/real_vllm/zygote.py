@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that has imported vLLM and forks a fresh child for every rank that boots.
 
-`python -m startup_plan.harness.real_vllm.zygote SUBJECT` reads one `BootOrder` a line and answers
-with one line of `BootResult`s. Importing vLLM takes seconds, a fork milliseconds; each child is as
-new to the subject as a process that was started for it. The supervisor also ends groups that hang.
+`python -m startup_plan.harness.real_vllm.zygote --parent PID SUBJECT` reads one `BootOrder` a line
+and answers with one line of `BootResult`s. Importing vLLM takes seconds, a fork milliseconds; each
+child is as new to the subject as a process that was started for it. The supervisor also ends groups
+that hang.
 """
 
 from __future__ import annotations
@@ -269,9 +270,10 @@ def _report_of(child: _Child, *, hung: bool, failed: bool) -> BootResult:
 
 def main(arguments: list[str]) -> None:
     """Answer orders until the input ends."""
-    die_with_parent(os.getppid())
+    _, parent, name = arguments
+    die_with_parent(int(parent))
     channel = Channel()
-    subject = load_subject(arguments[0])
+    subject = load_subject(name)
     with tempfile.TemporaryDirectory(prefix="startup-plan-zygote-") as scratch:
         try:
             zygote = Zygote(subject, Path(scratch))

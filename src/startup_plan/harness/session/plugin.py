@@ -14,9 +14,7 @@ requirement that the test carries.
 
 from __future__ import annotations
 
-import ctypes
 import signal
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +29,7 @@ from startup_plan.harness.gate.run import NOT_LOADED, suite_version
 from startup_plan.harness.verdict.judgement import SubjectFacts, SuiteFacts
 from startup_plan.harness.verdict.record import clean
 from startup_plan.harness.world.loading import SubjectError, load_subject
+from startup_plan.support.channel import die_with_parent
 from startup_plan.support.scratch import fastest_folder, make_scratch, remove_scratch
 
 from .card_figures import CardReport
@@ -52,7 +51,6 @@ _MARKERS: Final = (
     "vllm: needs an installed vLLM",
     "xdist_group(name): tests that share something; without xdist, nobody asks",
 )
-_PR_SET_PDEATHSIG: Final = 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -131,7 +129,8 @@ class _Session:
         self._events = self._find_events()
         config.stash[SCRATCH] = self._scratch
         if self._in_gate and self._worker is None:
-            _die_with_parent()
+            # The gate that started this process may be killed outright.
+            die_with_parent(number=signal.SIGTERM)
 
     def witness(self) -> Witness:
         return Witness(
@@ -228,9 +227,3 @@ def _gaps(file: Path | None, register: Register) -> Mapping[str, str]:
         return load_known_gaps(file, register)
     except KnownGapsError as error:
         raise pytest.UsageError(str(error)) from error
-
-
-def _die_with_parent() -> None:
-    """Let the kernel end this process when the gate that started it is killed outright."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import torch
 
 from startup_plan.harness.cards.cuda import CudaMemory
-from startup_plan.harness.cards.inside import bench
+from startup_plan.harness.cards.inside import stubbed
 from startup_plan.harness.cards.order import Order
 from startup_plan.harness.cards.subject_plan import SubjectPlan
 from startup_plan.harness.stubs.state import Runtime, Simulation
@@ -97,7 +97,7 @@ def boot(folder: str, **parts: Any) -> BootResult:
     order = Order(folder, weights=64 * MIB, activations=32 * MIB, **parts)
     result = order.new_result()
     plan = SubjectPlan(
-        order, subject, simulation, lambda: bench(subject, simulation, memory, order.device)
+        order, subject, simulation, lambda: stubbed(subject, simulation, memory, order.device)
     )
     for _ in worker_steps.boot(order, memory, plan, result):
         pass

@@ -77,7 +77,7 @@ def engine(arguments: list[str]) -> None:
     torch, cuda = memory.versions
     simulation = Simulation([], Runtime(torch=torch, cuda=cuda))
     plan = SubjectPlan(
-        order, subject, simulation, lambda: bench(subject, simulation, memory, order.device)
+        order, subject, simulation, lambda: stubbed(subject, simulation, memory, order.device)
     )
     life = worker_steps.boot(order, memory, plan, result)
     for line in lines:
@@ -145,7 +145,7 @@ def _answer(control: socket.socket, said: object) -> None:
 
 
 @contextlib.contextmanager
-def bench(
+def stubbed(
     subject: Subject, simulation: Simulation, memory: CardMemory, device: int
 ) -> Iterator[None]:
     """Simulated modules in the place of vLLM and torch, with the figures of the card."""

@@ -8,7 +8,6 @@ in place only while it is called: an engine that runs on the real torch needs th
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING, final
 
 from startup_plan.harness.stubs.worker import (
@@ -20,7 +19,7 @@ from startup_plan.harness.stubs.worker import (
 )
 from startup_plan.harness.world.engine import UTILIZATION, Engine
 from startup_plan.harness.world.worker_steps import look_up, noting
-from startup_plan.support.environment import FLAG, ROOT, flag_value
+from startup_plan.support.environment import FLAG, ROOT, flag_value, variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +41,7 @@ class SubjectPlan:
         order: the boot.
         subject: the implementation; nobody else may boot with the same object at the same time.
         simulation: what the simulated modules answer from.
-        bench: puts the simulated modules in place while the subject is called.
+        stubs: puts the simulated modules in place while the subject is called.
     """
 
     def __init__(
@@ -50,13 +49,13 @@ class SubjectPlan:
         order: Order,
         subject: Subject,
         simulation: Simulation,
-        bench: Callable[[], AbstractContextManager[None]],
+        stubs: Callable[[], AbstractContextManager[None]],
     ) -> None:
         """Nothing is loaded yet."""
         self._order = order
         self._subject = subject
         self._simulation = simulation
-        self._bench = bench
+        self._stubs = stubs
         self._is_new = True
 
     def worker(self, result: BootResult) -> SimulatedWorker:
@@ -69,7 +68,7 @@ class SubjectPlan:
         engine.explicit = order.explicit
         used = result.total - result.free
         device = StubDevice("cuda", order.device)
-        with self._bench():
+        with self._stubs():
             snapshot = MemorySnapshot(
                 free_memory=result.free,
                 total_memory=result.total,
@@ -109,9 +108,10 @@ class SubjectPlan:
 
     @contextlib.contextmanager
     def _called(self, result: BootResult) -> Iterator[None]:
-        simulation = self._simulation
-        with self._bench(), self._environment():
-            simulation.current_device = self._order.device
+        order, simulation = self._order, self._simulation
+        found = {FLAG: None, ROOT: order.cache_root, **flag_value(order.enabled)}
+        with self._stubs(), variables(found):
+            simulation.current_device = order.device
             simulation.log, simulation.queries = result.log, []
             yield
             result.queries += simulation.queries
@@ -122,15 +122,3 @@ class SubjectPlan:
             self._is_new = False
             return self._subject.fresh()
         return self._subject.resume()
-
-    @contextlib.contextmanager
-    def _environment(self) -> Iterator[None]:
-        before = {name: os.environ.pop(name, None) for name in (FLAG, ROOT)}
-        os.environ.update({ROOT: self._order.cache_root, **flag_value(self._order.enabled)})
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name, None)
-                if value is not None:
-                    os.environ[name] = value

@@ -52,7 +52,7 @@ class RankOrder:
 
     Attributes:
         held: bytes that others hold of its card beyond what the card itself says.
-        broken: device queries that fail (`simulation.Simulation.broken`).
+        broken: device queries that fail (`state.Simulation.broken`).
         schema: another plan schema version in this rank's process, or None.
         cache_root: this rank's own `VLLM_CACHE_ROOT`, or None for that of all.
         stays_away: whether it waits, before the look-up, until it is killed.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate, active
 from startup_plan.harness.world.outcome import BootResult
 from startup_plan.support.environment import FLAG, ROOT, flag_value
+from startup_plan.support.logged_lines import LoggedLines
 
 from . import device as real_device
 from .runner import RecordingRunner
@@ -264,18 +265,6 @@ def flat(config: Any, head: str = "") -> dict[str, str]:
     return spelled
 
 
-class _Lines(logging.Handler):
-    """Keeps the lines that are logged from now on."""
-
-    def __init__(self, log: list[tuple[str, str]]) -> None:
-        super().__init__()
-        self._log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.module not in _ENGINE_MODULES:
-            self._log.append((record.levelname.lower(), record.getMessage()))
-
-
 _ENGINE_MODULES: Final = frozenset(
     ("gpu_worker", "jit_monitor", "mem_utils", "parallel_state", "utils")
 )
@@ -286,5 +275,5 @@ def capture(log: list[tuple[str, str]]) -> None:
     """Keep what is logged from now on below vLLM's logger or the root."""
     for name in ("", "vllm"):
         logger = logging.getLogger(name)
-        logger.addHandler(_Lines(log))
+        logger.addHandler(LoggedLines(lambda: log, _ENGINE_MODULES))
         logger.setLevel(logging.INFO)

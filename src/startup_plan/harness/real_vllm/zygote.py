@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.outcome import BootResult, ElsewhereError
 from startup_plan.support.channel import Channel, die_with_parent
-from startup_plan.support.free_port import free_port
+from startup_plan.support.ports import free_port
 
 from . import rank as real_rank
 from . import tiny_models

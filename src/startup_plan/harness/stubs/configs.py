@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stub configuration classes with the names, fields, defaults and hash of vLLM 0.33.0.
 
-The classes are real dataclasses, made at import from `data/vllm_settings.json`, so that a subject
+The classes are real dataclasses, made at import from `vllm_settings.json`, so that a subject
 that walks `dataclasses.fields()` finds what it would find in vLLM. `compute_hash()` exists on
 exactly the classes that have one there. `tests/vllm` holds both against each other.
 
-Values cross this module's functions as JSON (see `settings_table`); inside a config they have the
+Values cross this module's functions as JSON (see `settings`); inside a config they have the
 type that vLLM gives them: enum members, sets, counters, Hugging Face and quantization objects.
 """
 

@@ -2,7 +2,7 @@
 """Every setting of vLLM 0.33.0 that a boot can see, and what it physically does in the world.
 
 The facts (names, defaults, which fields the config hash reads, which take device memory) stand in
-`data/vllm_settings.json`, one row a line; each row names the vLLM file and line it was read from.
+`vllm_settings.json`, one row a line; each row names the vLLM file and line it was read from.
 Values are JSON throughout: an enum member is its name, a set is a sorted list, an optional
 sub-config is `{}` when it is present and `None` when it is not.
 

@@ -26,7 +26,8 @@ from startup_plan.harness.stubs.worker import (
     StubDevice,
 )
 from startup_plan.support import plan_files
-from startup_plan.support.environment import ROOT, flag_value, is_hidden
+from startup_plan.support.environment import ROOT, flag_value, is_hidden, variables
+from startup_plan.support.logged_lines import LoggedLines
 
 from . import physics, worker_steps
 from .outcome import BootResult
@@ -89,7 +90,7 @@ class World:
         self._exit.enter_context(stub_modules.installed())
         self._exit.callback(setattr, stub_configs, "version_of", stub_configs.version_of)
         stub_configs.version_of = lambda: self.runtime.vllm
-        self._exit.enter_context(_quiet_environment())
+        self._exit.enter_context(variables(dict.fromkeys(filter(is_hidden, os.environ))))
         self._exit.enter_context(_captured_logging(self.simulation))
         activate(self.simulation)
         self._exit.callback(activate, None)
@@ -270,28 +271,8 @@ def _snapshot(device: Device, runtime: Runtime, index: int) -> MemorySnapshot:
 
 
 @contextlib.contextmanager
-def _quiet_environment() -> Iterator[None]:
-    hidden = {name: os.environ.pop(name) for name in list(os.environ) if is_hidden(name)}
-    try:
-        yield
-    finally:
-        os.environ.update(hidden)
-
-
-class _Lines(logging.Handler):
-    """Lines that a subject logs through the standard library instead of vLLM's logger."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__()
-        self._simulation = simulation
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._simulation.log.append((record.levelname.lower(), record.getMessage()))
-
-
-@contextlib.contextmanager
 def _captured_logging(simulation: Simulation) -> Iterator[None]:
-    root, handler = logging.getLogger(), _Lines(simulation)
+    root, handler = logging.getLogger(), LoggedLines(lambda: simulation.log)
     level = root.level
     root.addHandler(handler)
     root.setLevel(logging.INFO)

@@ -180,10 +180,6 @@ class World:
             del worker.model_runner.model_memory_usage
         return worker
 
-    def boot_all(self, engine: Engine) -> list[BootResult]:
-        """Boot every rank of `engine`, one after the other."""
-        return [self.boot(engine, rank) for rank in range(engine.world_size)]
-
     def boot(
         self,
         engine: Engine,

@@ -86,7 +86,7 @@ def look() -> House:
     return House(
         load_register(),
         tests,
-        {entry.slug: str(entry.requirement) for entry in load_catalogue()},
+        {entry.slug: str(entry.requirement) for entry in load_catalogue().values()},
         {name: _rows(ROOT / name) for name in _REPORTS},
         {name: (ROOT / name).read_text("utf-8") for name in ("README.md", _QUICK_LIST, _GROUPS)},
     )

@@ -16,7 +16,7 @@ from tests.forms import check_form
 
 from startup_plan.bench.server.logs import Log
 from startup_plan.cli import main as cli
-from startup_plan.support.free_port import free_port
+from startup_plan.support.ports import free_port
 
 SERVER = Path(__file__).with_name("scripted_server.py")
 

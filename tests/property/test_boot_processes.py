@@ -28,4 +28,4 @@ def test_what_one_process_saved_the_next_applies(
     tally(boots=2)
 
     if second.applied is None or second.applied != first.suggestion:
-        raise Violation("BOOT-01", f"{first.story}; in a new process, {second.story}")
+        raise Violation("BOOT-01", f"{first}; in a new process, {second}")

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.vllm
 _GROWN: Final = """
 import dataclasses, json, os, pathlib, sys
 os.environ.update({"HF_HUB_OFFLINE": "1", "VLLM_CONFIGURE_LOGGING": "0"})
-from startup_plan.harness import real_configs
+from startup_plan.harness.census import configs as real_configs
 base = real_configs.build(pathlib.Path(sys.argv[1]))[0]
 section = base.config.cache_config
 later = dataclasses.make_dataclass("CacheConfig", [("scratch", int, 0)], bases=(type(section),))

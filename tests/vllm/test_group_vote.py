@@ -41,10 +41,11 @@ def test_a_silent_rank_is_named(reference: Booter, fresh_folder: Callable[[], Pa
     order.environment[VOTE_SECONDS] = "2"
     order.patience = 20.0
     first, silent = group.host.boot(order)
+    said = str(first.raised)
 
     assert (first.hung, first.where, silent.stage) == (False, "apply", "look-up")
-    assert first.raised.startswith("VoteError: Startup plan: the ranks' vote")
+    assert said.startswith("VoteError: Startup plan: the ranks' vote")
     assert ("did not come back within 2 s", f"Ranks {ODD} failed") == (
-        first.raised[first.raised.index("did not") :][:28],
-        first.raised[first.raised.index("Ranks") :][:14],
+        said[said.index("did not") :][:28],
+        said[said.index("Ranks") :][:14],
     )

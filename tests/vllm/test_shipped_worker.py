@@ -39,12 +39,12 @@ def test_it_saves_and_applies(host: RealHost) -> None:
     """BOOT-01, BOOT-02, BOOT-05 hold: the second boot applies what was handed over."""
     (first,), (second,) = (host.boot(host.order()) for _ in range(2))
 
-    assert (second.applied, second.available) == (first.suggestion, first.suggestion)
+    assert (second.applied, second.kv) == (first.suggestion, first.suggestion)
     assert (first.calls[:2], second.calls[:2]) == (
         ["profile_run", "profile_cudagraph_memory"],
         ["profile_run", "capture_model"],
     )
-    assert (second.hashes[0], second.left) == (second.hashes[1], [])
+    assert (second.config_hash[0], second.changed) == (second.config_hash[1], [])
 
 
 def test_it_reuses_the_plan_of_a_higher_budget(host: RealHost) -> None:

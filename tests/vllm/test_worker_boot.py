@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.real_vllm.order import Load, RankOrder, RankReport
+from startup_plan.harness.real_vllm.order import Load, RankOrder
 from startup_plan.harness.stubs.units import GIB, MIB, SAFETY_BUFFER, gib
 from startup_plan.harness.world.engine import UTILIZATION
 from startup_plan.support.plan_files import names_in, plan_folder
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from startup_plan.harness.real_vllm.host import RealHost
     from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.outcome import BootResult
 
 pytestmark = pytest.mark.vllm
 
@@ -55,7 +56,7 @@ SPOILERS: Final[Mapping[str, Callable[[RealHost], dict[str, Any]]]] = {
 """What happens after a plan was saved, which then must not be applied -> how."""
 
 
-def _boot(host: RealHost, requirement: str, **parts: Any) -> RankReport:
+def _boot(host: RealHost, requirement: str, **parts: Any) -> BootResult:
     (report,) = host.must_boot(host.order(**parts), requirement)
     return report
 
@@ -69,8 +70,8 @@ def test_the_next_boot_applies(host: RealHost, tally: Tally) -> None:
 
     if first.suggestion and not second.applied:
         raise Violation("BOOT-01", host.tale("the second boot measured again"))
-    if second.applied and second.available != second.applied:
-        verdict = f"the worker returned {second.available} bytes for the engine to allocate"
+    if second.applied and second.kv != second.applied:
+        verdict = f"the worker returned {second.kv} bytes for the engine to allocate"
         raise Violation("BOOT-01", host.tale(verdict))
 
 
@@ -102,10 +103,10 @@ def test_not_applying_is_the_feature_off(host: RealHost, tally: Tally, what: str
 
     # Applying after all, or raising, breaks another sentence.
     refused = not second.raised and second.applied != first.suggestion and not second.applied
-    if refused and (second.calls, second.available) != (plain.calls, plain.available):
+    if refused and (second.calls, second.kv) != (plain.calls, plain.kv):
         verdict = (
-            f"with the feature off it ran {', '.join(plain.calls)} for {plain.available} bytes, "
-            f"with it on {', '.join(second.calls)} for {second.available} bytes"
+            f"with the feature off it ran {', '.join(plain.calls)} for {plain.kv} bytes, "
+            f"with it on {', '.join(second.calls)} for {second.kv} bytes"
         )
         raise Violation("BOOT-03", host.tale(verdict))
 
@@ -141,11 +142,11 @@ def test_applying_leaves_the_config_hash(host: RealHost, tally: Tally) -> None:
     second = _boot(host, "BOOT-05")
     tally(boots=2, examples=1)
 
-    before, after = second.hashes
+    before, after = second.config_hash
     if second.applied and before != after:
         raise Violation("BOOT-05", host.tale(f"compute_hash() went from {before} to {after}"))
-    if second.applied and second.left:
-        raise Violation("BOOT-05", host.tale(f"applying also changed {', '.join(second.left)}"))
+    if second.applied and second.changed:
+        raise Violation("BOOT-05", host.tale(f"applying also changed {', '.join(second.changed)}"))
 
 
 @pytest.mark.requirement("BOOT-06")

@@ -18,7 +18,8 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-from .process_group import die_with_parent, no_process_left
+from .channel import die_with_parent
+from .process_group import no_process_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable

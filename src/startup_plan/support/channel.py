@@ -15,13 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None)
 
 
-def die_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies, and look whether it has already."""
+def die_with_parent(parent: int | None = None, number: int = signal.SIGKILL) -> None:
+    """Let the kernel end this process when its parent dies, where it can.
+
+    Args:
+        parent: the parent's id, to end at once where it has died already; None where who forked
+            this process waits for it.
+        number: the signal.
+    """
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if parent is not None and os.getppid() != parent:
         os._exit(1)
 
 

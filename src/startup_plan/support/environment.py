@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 FLAG: Final = "VLLM_ENABLE_STARTUP_PLAN"
 """1 where plans are looked up and saved; 0 or unset where nothing happens (GATE-06)."""
@@ -36,3 +40,22 @@ def clean_environment(keep: tuple[str, ...] = ()) -> dict[str, str]:
 def flag_value(enabled: bool | None) -> dict[str, str]:  # as orders have it
     """`FLAG` as it stands in the environment of a boot; None leaves it unset."""
     return {} if enabled is None else {FLAG: "1" if enabled else "0"}
+
+
+@contextlib.contextmanager
+def variables(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """Variables of this process while the block runs; None takes one away."""
+    before = {name: os.environ.get(name) for name in changes}
+    _put(changes)
+    try:
+        yield
+    finally:
+        _put(before)
+
+
+def _put(changes: Mapping[str, str | None]) -> None:
+    for name, text in changes.items():
+        if text is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = text

@@ -23,12 +23,13 @@ import tracemalloc
 import warnings
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
+from .channel import die_with_parent
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PREPARE_SECONDS: Final = 60.0
 _STARTED: Final = b"s"
-_PR_SET_PDEATHSIG: Final = 1
 _CAP_VERSION: Final = 0x20080522
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -175,7 +176,7 @@ def _be_child(
     """Everything that the child does; never returns."""
     try:
         # The test process may be killed outright; a hung child must not outlive it.
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        die_with_parent()
         try:
             if prepare is not None:
                 prepare()

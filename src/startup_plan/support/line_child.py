@@ -15,7 +15,12 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+from .environment import DEVICES, clean_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class ChildError(RuntimeError):
@@ -30,10 +35,6 @@ _IMPORT_SECONDS: Final = 150.0
 
 END_SECONDS: Final = 10.0
 """How long a process has for its end, once it was asked for."""
-
-_HIDDEN: Final = (
-    "VLLM_", "NCCL_", "PYTORCH_", "TORCH", "TRITON_", "STARTUP_PLAN_", "CUBLAS_", "PYTHONHASHSEED",
-)  # fmt: skip
 
 
 class Handle(Protocol):
@@ -58,14 +59,18 @@ class Child:
         handle: the process.
         line: our end of the line to it.
         errors: a file that takes what it prints.
+        what: what messages call it.
     """
 
-    def __init__(self, handle: Handle, line: socket.socket, errors: Path) -> None:
+    def __init__(
+        self, handle: Handle, line: socket.socket, errors: Path, what: str = "a process on the card"
+    ) -> None:
         """It is running."""
         self._handle = handle
         self._socket = line
         self._line = line.makefile("rw", encoding="utf-8")
         self._errors = errors
+        self._what = what
         self.pid = handle.pid
 
     def tell(self, said: object) -> None:
@@ -74,16 +79,16 @@ class Child:
             self._line.write(json.dumps(said) + "\n")
             self._line.flush()
 
-    def ask(self, said: object) -> dict[str, Any]:
+    def ask(self, said: object, seconds: float = ANSWER_SECONDS) -> Any:
         """Say one thing and give the answer.
 
         Raises:
             ChildError: it has died, or does not answer in time.
         """
         self.tell(said)
-        return self.hear()
+        return self.hear(seconds)
 
-    def hear(self, seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
+    def hear(self, seconds: float = ANSWER_SECONDS) -> Any:
         """What it says next, within `seconds`.
 
         Raises:
@@ -98,9 +103,8 @@ class Child:
         if not line:
             self.kill()
             fate = "died" if heard else f"gave no answer in {seconds:.0f} s"
-            raise ChildError(f"a process on the card {fate}: {self._last_words()}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+            raise ChildError(f"{self._what} {fate}: {self._last_words()}")
+        return json.loads(line)
 
     def end(self) -> None:
         """Let it come to its end, and wait for that."""
@@ -128,25 +132,34 @@ class Child:
         return lines[-1] if lines else "it printed nothing"
 
 
-def spawn(script: Path, arguments: list[str], errors: Path) -> Child:
+def spawn(
+    program: list[str],
+    arguments: list[str],
+    errors: Path,
+    *,
+    keep: tuple[str, ...] = DEVICES,
+    variables: Mapping[str, str] | None = None,
+    what: str = "a process on the card",
+) -> Child:
     """Start a process with an interpreter of its own.
 
     Args:
-        script: what it runs.
-        arguments: its arguments; the process to die with is added.
+        program: what the interpreter runs, a script or `-m` and a module.
+        arguments: its arguments; `--parent` and the process to die with come before them.
         errors: a file that takes what it prints.
+        keep: beginnings of hidden variables that it needs.
+        variables: further variables for it.
+        what: what messages call it.
     """
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(_HIDDEN)
-    }
+    environment = clean_environment(keep) | dict(variables or {})
     # The child belongs to the package that this process has loaded.
     package = os.fspath(Path(__file__).parents[2])
     paths = [package, environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     ours, theirs = socket.socketpair()
     with theirs, errors.open("ab") as stream:
-        process = subprocess.Popen(  # noqa: S603  # this interpreter, our own script
-            [sys.executable, str(script), "--parent", str(os.getpid()), *arguments],
+        process = subprocess.Popen(  # noqa: S603  # this interpreter, our own program
+            [sys.executable, *program, "--parent", str(os.getpid()), *arguments],
             stdin=theirs.fileno(),
             stdout=theirs.fileno(),
             stderr=stream,
@@ -154,7 +167,7 @@ def spawn(script: Path, arguments: list[str], errors: Path) -> Child:
             # Ctrl-C is for the parent, which ends its processes one by one.
             start_new_session=True,
         )
-    return Child(process, ours, errors)
+    return Child(process, ours, errors, what)
 
 
 @final
@@ -174,25 +187,26 @@ class Nursery:
         """Start it, and wait until it has imported what takes time."""
         self._errors = errors
         # Nobody reads lines here: descriptors travel beside the words.
-        self._child = spawn(script, ["--backend", backend, "--nursery"], errors)
+        self._child = spawn([str(script)], ["--backend", backend, "--nursery"], errors)
         self._child.hear(_IMPORT_SECONDS)
 
     def fork(self, arguments: list[str]) -> Child:
         """A fresh process that runs an engine with these arguments."""
         ours, theirs = socket.socketpair()
         with theirs:
-            answer = self._ask({"fork": arguments}, theirs.fileno())
+            answer = self.ask({"fork": arguments}, theirs.fileno())
         return Child(_Forked(self, int(answer["pid"])), ours, self._errors)
-
-    def ask(self, said: dict[str, Any]) -> dict[str, Any]:
-        """Ask something about a process that was forked here."""
-        return self._ask(said)
 
     def close(self) -> None:
         """End it; what it has forked dies with it."""
         self._child.kill()
 
-    def _ask(self, said: dict[str, Any], *descriptors: int) -> dict[str, Any]:
+    def ask(self, said: dict[str, Any], *descriptors: int) -> Any:
+        """Ask for a process, or something about one that was forked here.
+
+        Raises:
+            ChildError: the nursery has ended.
+        """
         line = json.dumps(said).encode() + b"\n"
         try:
             socket.send_fds(self._child._socket, [line], descriptors)

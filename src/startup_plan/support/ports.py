@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who listens on a port of this machine, read from the kernel's own tables.
+"""Ports of this machine: a free one, and who listens on one, read from the kernel's own tables.
 
 Source: `proc_net_tcp` of the Linux kernel: addresses are hexadecimal in the machine's byte order,
 state 0A is LISTEN.
@@ -59,6 +59,14 @@ def can_bind(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def free_port() -> int:
+    """A port of the loopback address on which nobody listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        number: int = probe.getsockname()[1]
+    return number
 
 
 def listened_on(port: int) -> str | None:

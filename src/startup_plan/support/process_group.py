@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS: Final = 0.02
 _GRACE_SECONDS: Final = 5.0
-_PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_GET_CHILD_SUBREAPER: Final = 37
 
@@ -170,19 +169,6 @@ def adopt_orphans(*, enable: bool) -> bool:
     except (OSError, AttributeError):
         return False
     return bool(before.value)
-
-
-def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
-    """Let the kernel end this process when its parent dies, and look whether it has already.
-
-    Args:
-        parent: the process id of the parent.
-        number: the signal that ends it.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ can answer is played, with tensors that really exist and are counted while they 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import sys
 import weakref
@@ -18,16 +17,16 @@ from typing import TYPE_CHECKING, Any, Final, final
 import torch
 
 from startup_plan.harness.cards.cuda import CudaMemory
-from startup_plan.harness.cards.engine import live
-from startup_plan.harness.cards.inside import bench
-from startup_plan.harness.cards.order import Order, Report
+from startup_plan.harness.cards.inside import stubbed
+from startup_plan.harness.cards.order import Order
 from startup_plan.harness.cards.subject_plan import SubjectPlan
 from startup_plan.harness.stubs.state import Runtime, Simulation
 from startup_plan.harness.stubs.units import MIB
+from startup_plan.harness.world import worker_steps
 from startup_plan.harness.world.loading import load_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from startup_plan.harness.world.outcome import BootResult
 
 # Large enough for the safety buffer, which is that of a real card.
 TOTAL: Final = 1024 * MIB
@@ -91,18 +90,18 @@ class TorchOnCpu:
         self.peak = self.allocated
 
 
-def boot(folder: str, **parts: Any) -> Report:
+def boot(folder: str, **parts: Any) -> BootResult:
     """One boot, as the engine process leads it."""
     memory = CudaMemory(0, 2 * MIB, TorchOnCpu())
-    subject, simulation, report = load_subject("reference"), Simulation([], Runtime()), Report()
+    subject, simulation = load_subject("reference"), Simulation([], Runtime())
     order = Order(folder, weights=64 * MIB, activations=32 * MIB, **parts)
+    result = order.new_result()
     plan = SubjectPlan(
-        order, subject, simulation, lambda: bench(subject, simulation, memory, order.device)
+        order, subject, simulation, lambda: stubbed(subject, simulation, memory, order.device)
     )
-    stages: Iterator[str] = live(order, memory, plan, report)
-    for _ in stages:
+    for _ in worker_steps.boot(order, memory, plan, result):
         pass
-    return report
+    return result
 
 
 def main(folder: str) -> None:
@@ -110,7 +109,7 @@ def main(folder: str) -> None:
     graphs = 16 * MIB
     reports = [boot(folder, graphs=graphs), boot(folder, graphs=graphs)]
     reports.append(boot(f"{folder}/other", explicit=TOTAL))
-    sys.stdout.write(json.dumps([dataclasses.asdict(report) for report in reports]) + "\n")
+    sys.stdout.write(json.dumps([report.to_values() for report in reports]) + "\n")
 
 
 if __name__ == "__main__":

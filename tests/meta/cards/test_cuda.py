@@ -14,8 +14,8 @@ import pytest
 
 from startup_plan.harness.cards.driver import DriverMemory, NoDriverError
 from startup_plan.harness.cards.inside import Holder
-from startup_plan.harness.cards.memory import CardMemoryError
 from startup_plan.harness.stubs.units import GIB, MIB
+from startup_plan.harness.world.worker_steps import DeviceMemoryError
 
 if TYPE_CHECKING:
     import ctypes
@@ -120,7 +120,7 @@ def test_a_cotenant_leaves_the_last_bytes() -> None:
     holder = Holder(opened(driver), last=2 * GIB)
     holder.hold(6 * GIB)
 
-    with pytest.raises(CardMemoryError, match="would leave less than"):
+    with pytest.raises(DeviceMemoryError, match="would leave less than"):
         holder.hold(6 * GIB + STEP)
     assert driver.free == 2 * GIB
 
@@ -136,7 +136,7 @@ def test_memory_is_plain_and_written() -> None:
 
 def test_a_driver_that_refuses_is_told_apart_from_one_that_fails() -> None:
     """No memory is an answer; any other error of the driver ends the process with its name."""
-    with pytest.raises(CardMemoryError, match="OUT_OF_MEMORY"):
+    with pytest.raises(DeviceMemoryError, match="OUT_OF_MEMORY"):
         opened(FakeDriver()).take("held", 9 * GIB)
     with pytest.raises(NoDriverError, match="cuDevicePrimaryCtxRetain answers with error 999"):
         opened(FakeDriver("cuDevicePrimaryCtxRetain"))
@@ -163,4 +163,4 @@ def test_an_engine_boots_on_the_real_torch(tmp_path: Path) -> None:
     assert first["suggestion"] < second["applied"] <= first["kv"]
     assert (first["written"], second["written"]) == (first["kv"], second["kv"])
     assert (first["estimate"], first["graphs"], first["headroom"]) == (16 * MIB, 16 * MIB, 32 * MIB)
-    assert refused["out_of_memory"].startswith("torch.OutOfMemoryError: tried to allocate")
+    assert refused["shortage"].startswith("torch.OutOfMemoryError: tried to allocate")

@@ -85,7 +85,7 @@ def test_an_engine_that_asks_for_too_much_is_refused(card: HostCard) -> None:
     report = card.boot(card.order(utilization=0.5, weights=card.share(0.7)))
     card.leave(tenant)
 
-    assert (report.stage, "out of memory" in report.out_of_memory) == ("snapshot", True)
+    assert (report.stage, "out of memory" in report.shortage) == ("snapshot", True)
 
 
 def test_a_process_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_process_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None
     script.write_text("raise SystemExit('there is no such card')")
 
     with pytest.raises(ChildError, match="died: there is no such card"):
-        spawn(script, [], tmp_path / "errors").hear()
+        spawn([str(script)], [], tmp_path / "errors").hear()
 
 
 def test_a_card_without_a_driver_says_so(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from startup_plan.harness.real_vllm.order import BootOrder, Card, Load, RankOrder, RankReport
+from startup_plan.harness.real_vllm.order import BootOrder, Card, Load, RankOrder
 from startup_plan.harness.stubs.units import GIB
+from startup_plan.harness.world.outcome import BootResult
 
 
 def test_an_order_survives_the_journey() -> None:
@@ -22,7 +23,7 @@ def test_an_order_survives_the_journey() -> None:
         load=Load(weights=1),
         ranks={1: RankOrder(held=1, broken=("device_name",), schema=2, stays_away=True)},
     )
-    arrived = BootOrder.from_values(json.loads(order.to_json()))
+    arrived = BootOrder.from_values(json.loads(json.dumps(dataclasses.asdict(order))))
 
     assert (arrived, arrived.size, arrived.of(1).schema, arrived.of(0)) == (
         order,
@@ -34,7 +35,7 @@ def test_an_order_survives_the_journey() -> None:
 
 def test_a_report_survives_the_journey() -> None:
     """Lines and hashes are pairs again after a journey as JSON."""
-    report = RankReport(1, stage="done", free=10, needed=11, log=[("info", "a line")])
-    arrived = RankReport.from_values(json.loads(json.dumps(dataclasses.asdict(report))))
+    report = BootResult(rank=1, stage="done", free=10, needed=11, log=[("info", "a line")])
+    arrived = BootResult.from_values(json.loads(json.dumps(report.to_values())))
 
     assert (arrived, arrived.lines, arrived.out_of_memory) == (report, ["a line"], True)

@@ -16,10 +16,8 @@ import pytest
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs.configs import (
     config_classes,
-    copy_config,
     get_setting,
     make_config,
-    memory_of,
     set_setting,
 )
 from startup_plan.harness.stubs.settings import ROWS, SETTINGS, Setting
@@ -199,28 +197,12 @@ def test_version_override_and_salt_vary_the_hash_alone(monkeypatch: pytest.Monke
 
     assert len({usual, salted, overridden, upgraded, plain}) == 5
     assert (overridden, salted != usual, config == make_config()) == ("0123456789", True, True)
-    assert copy_config(config).compute_hash() == "0123456789"
+    assert copy.deepcopy(config).compute_hash() == "0123456789"
 
 
-def test_memory_of_a_config_is_the_sum_of_its_settings() -> None:
-    """`memory_of` agrees with `bytes_at` for each setting alone, and adds up for several."""
-    wrong = [
-        (setting.path, value)
-        for setting, value in CASES
-        if memory_of(make_config({setting.path: value})) != setting.bytes_at(value)
-    ]
-    several = {s.path: s.alternates[0] for s in SETTINGS if s.path.startswith("cache_config.")}
-    total = sum(stub_configs.setting(path).bytes_at(value) for path, value in several.items())
-
-    assert (wrong, memory_of(make_config(several)), memory_of(make_config())) == ([], total, 0)
-
-
-@pytest.mark.parametrize("other", [make_config, lambda: copy_config(make_config())])
-def test_configs_share_nothing_that_can_change(other: Any) -> None:
+def test_configs_share_nothing_that_can_change() -> None:
     """No list, dict, set or object of one config is part of another one."""
     one, two = make_config(), make_config()
-    if other is not make_config:
-        two = copy_config(one)
     mine = {id(value): path for path, value in _mutable(one, "config")}
     shared = [mine[id(value)] for _, value in _mutable(two, "config") if id(value) in mine]
 
@@ -239,7 +221,7 @@ def test_changing_one_config_leaves_the_next_alone() -> None:
     config.speculative_config.draft_model_config.hf_config.num_hidden_layers = 9
     del config.model_config.multimodal_config.limit_per_prompt["audio"]
 
-    assert (make_config().compute_hash(), memory_of(make_config())) == (_hash(), 0)
+    assert make_config().compute_hash() == _hash()
     assert [setting.default for setting in SETTINGS] == defaults
     assert [get_setting(make_config(), setting.path) for setting in SETTINGS] == defaults
 
@@ -257,7 +239,7 @@ def test_target_configs_are_names_for_the_configs_own_parts() -> None:
     """As in vLLM, the speculative target is the very model and parallel config of the engine."""
     for config in (
         make_config(),
-        copy_config(make_config()),
+        copy.deepcopy(make_config()),
         make_config({"speculative_config": {}}),
         make_config({"model_config.seed": 7}),
     ):
@@ -268,13 +250,13 @@ def test_target_configs_are_names_for_the_configs_own_parts() -> None:
 
 
 def test_copies_by_any_means_are_equal_and_hash_alike() -> None:
-    """deepcopy, pickle (as to a worker process) and copy_config keep every value and the hash."""
+    """Deepcopy and pickle (as to a worker process) keep every value and the hash."""
     config = make_config({setting.path: setting.alternates[0] for setting in _leaves()})
-    copies = [copy.deepcopy(config), pickle.loads(pickle.dumps(config)), copy_config(config)]  # noqa: S301
+    copies = [copy.deepcopy(config), pickle.loads(pickle.dumps(config))]  # noqa: S301
 
-    assert [made == config for made in copies] == [True] * 3
+    assert [made == config for made in copies] == [True] * 2
     assert {made.compute_hash() for made in copies} == {config.compute_hash()}
-    assert [made == make_config() for made in copies] == [False] * 3
+    assert [made == make_config() for made in copies] == [False] * 2
 
 
 def _leaves() -> Iterator[Setting]:

@@ -461,3 +461,28 @@ def test_worlds_can_share_a_subject(tmp_path: Path) -> None:
 
     assert len(keys[0]) == len(keys[1]) == 1
     assert keys[0] != keys[1]
+
+
+def test_a_twin_has_instances_of_its_own(tmp_path: Path) -> None:
+    """Two processes of one subject live beside each other, and each comes back as it was."""
+    subject = load_subject(write_file(tmp_path, _PLAN))
+    twin = subject.twin()
+    with World(subject, tmp_path):
+        ours, theirs = subject.fresh(), twin.fresh()
+        vars(theirs)["mark"] = 1
+        again = subject.resume()
+        seen = (sys.modules[ours.__name__], twin.resume(), twin.instances[-1])
+
+    assert (ours is theirs, again is ours, seen) == (False, True, (ours, theirs, theirs))
+
+
+def test_nothing_executed_apart_is_used_outside(tmp_path: Path) -> None:
+    """Modules that were executed on another system are executed anew outside it, and within."""
+    subject = load_subject(write_file(tmp_path, _PLAN))
+    with World(subject, tmp_path):
+        before = subject.fresh()
+        with subject.apart():
+            within = subject.fresh()
+        after = subject.fresh()
+
+    assert len({before, within, after}) == 3

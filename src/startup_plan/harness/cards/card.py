@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A card on which small engines boot beside co-tenants: what scenarios are written against.
 
-Three cards keep this interface: a simulated device (`card_simulated`), real processes that share a
-made-up amount of the host's memory, and real processes on a CUDA device (`card_remote`).
+Three cards keep this interface: a simulated device (`simulated`), real processes that share a
+made-up amount of the host's memory, and real processes on a CUDA device (`processes`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from startup_plan.harness.stubs.units import GIB, gib
 
-from .order import Order, Report
+from .order import Order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from startup_plan.harness.world.outcome import BootResult
 
 WEIGHTS: Final = 1 / 16
 ACTIVATIONS: Final = 1 / 20
@@ -28,6 +30,13 @@ LAST: Final = 2 * GIB
 """What a co-tenant leaves free on a card; bytes."""
 
 
+_FIGURES: Final = (
+    "utilization", "free", "total", "budget", "consumed", "headroom", "estimate", "graphs",
+    "applied", "kv", "written", "suggestion",
+)  # fmt: skip
+"""What the report keeps of a boot."""
+
+
 class CardBusyError(RuntimeError):
     """The card is too small, too busy, or not steady enough for a scenario; with figures."""
 
@@ -35,9 +44,9 @@ class CardBusyError(RuntimeError):
 class Boot(Protocol):
     """An engine that is booting or serving, in a process of its own."""
 
-    report: Report
+    result: BootResult
 
-    def advance(self, stage: str) -> Report:
+    def advance(self, stage: str) -> BootResult:
         """Go on up to `stage`, or as far as it comes; what is known then."""
 
     def end(self) -> None:
@@ -131,34 +140,20 @@ class Card(ABC):
         """A part of the card, in whole granules."""
         return int(self.total * part) // self.granule * self.granule
 
-    def boot(self, order: Order) -> Report:
+    def boot(self, order: Order) -> BootResult:
         """Boot an engine, let it serve, end it, and tell of it."""
         boot = self.start(order, "served")
         boot.end()
         self.settle()
         return self.tell(boot)
 
-    def tell(self, boot: Boot) -> Report:
+    def tell(self, boot: Boot) -> BootResult:
         """Add a boot to the story and to the figures."""
         self.boots += 1
-        report = boot.report
-        self.story.append(str(report))
-        self.note(
-            str(report),
-            utilization=report.utilization,
-            free=report.free,
-            total=report.total,
-            budget=report.budget,
-            consumed=report.consumed,
-            headroom=report.headroom,
-            estimate=report.estimate,
-            graphs=report.graphs,
-            applied=report.applied,
-            kv=report.kv,
-            written=report.written,
-            suggestion=report.suggestion,
-        )
-        return report
+        result = boot.result
+        self.story.append(str(result))
+        self.note(str(result), **{name: getattr(result, name) for name in _FIGURES})
+        return result
 
     def note(self, what: str, **figures: object) -> None:
         """Keep measured figures, in bytes unless their names say otherwise."""

@@ -12,8 +12,9 @@ from .scenarios import APPLIES, REFUSES, SCENARIOS, Scenario, applies, boots, fi
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from startup_plan.harness.world.outcome import BootResult
+
     from .card import Card
-    from .order import Report
 
 
 def _leak(card: Card) -> None:
@@ -28,7 +29,7 @@ def _leak(card: Card) -> None:
     card.story.append("the engine that was stuck is killed")
     # Nobody waits for the memory here: it may be back already or not.
     hurried = card.boot(order)
-    if not hurried.refused:
+    if not hurried.gave_up:
         fits(card, hurried)
         judged_by_its_figures(card, hurried, beside)
     card.settle()
@@ -49,7 +50,7 @@ def _killed_while_booting(card: Card) -> None:
         applies(card, boots(card, order), measured, "BOOT-01")
 
 
-def judged_by_its_figures(card: Card, report: Report, saved: Report) -> None:
+def judged_by_its_figures(card: Card, report: BootResult, saved: BootResult) -> None:
     """Whatever the free memory was by then, the gate went by it.
 
     Raises:
@@ -59,9 +60,9 @@ def judged_by_its_figures(card: Card, report: Report, saved: Report) -> None:
         raise Violation("GATE-01", card.tale("it applied with less memory free than the baseline"))
 
 
-def fits_or_is_refused(card: Card, report: Report) -> None:
+def fits_or_is_refused(card: Card, report: BootResult) -> None:
     """A boot that gave up by itself has harmed nobody; one that went on must fit."""
-    if not report.refused:
+    if not report.gave_up:
         fits(card, report)
 
 

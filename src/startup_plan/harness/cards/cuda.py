@@ -10,8 +10,7 @@ import importlib
 from typing import Any, Final, final
 
 from startup_plan.harness.stubs.units import MIB, SAFETY_BUFFER
-
-from .memory import CardMemoryError
+from startup_plan.harness.world.worker_steps import DeviceMemoryError
 
 _CHUNK: Final = 32 * MIB
 _WORD: Final = 8
@@ -133,6 +132,6 @@ class CudaMemory:
         return self._torch.empty(size, dtype=self._torch.uint8, device=self._device)
 
 
-def _refused(error: BaseException) -> CardMemoryError:
+def _refused(error: BaseException) -> DeviceMemoryError:
     """What torch said, with its name, so that nobody takes a simulated refusal for it."""
-    return CardMemoryError(f"torch.{type(error).__name__}: {str(error).strip()[:200]}")
+    return DeviceMemoryError(f"torch.{type(error).__name__}: {str(error).strip()[:200]}")

@@ -12,8 +12,7 @@ import os
 from typing import Any, Final, final
 
 from startup_plan.harness.stubs.units import MIB, SAFETY_BUFFER
-
-from .memory import CardMemoryError
+from startup_plan.harness.world.worker_steps import DeviceMemoryError
 
 _LIBRARIES: Final = ("libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1", "libcuda.so")
 _OUT_OF_MEMORY: Final = 2
@@ -99,7 +98,7 @@ class DriverMemory:
         """Allocate, write once, and keep.
 
         Raises:
-            CardMemoryError: there is not so much.
+            DeviceMemoryError: there is not so much.
         """
         if not size:
             return
@@ -123,6 +122,6 @@ class DriverMemory:
     def _call(self, function: str, *arguments: Any) -> None:
         status = getattr(self._library, function)(*arguments)
         if status == _OUT_OF_MEMORY:
-            raise CardMemoryError(f"{function}: CUDA_ERROR_OUT_OF_MEMORY")
+            raise DeviceMemoryError(f"{function}: CUDA_ERROR_OUT_OF_MEMORY")
         if status:
             raise NoDriverError(f"{function} answers with error {status}")

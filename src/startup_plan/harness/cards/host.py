@@ -16,8 +16,9 @@ import os
 from typing import TYPE_CHECKING, Final, final
 
 from startup_plan.harness.stubs.units import MIB
+from startup_plan.harness.world.worker_steps import DeviceMemoryError
 
-from .memory import CardMemoryError, rounded
+from .memory import rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +108,7 @@ class HostMemory:
         with _locked(self._folder):
             free = self._total - _counted(self._folder)
             if asked > free:
-                raise CardMemoryError(f"out of memory: {asked} bytes asked, {free} free")
+                raise DeviceMemoryError(f"out of memory: {asked} bytes asked, {free} free")
             if not asked:
                 return
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import importlib
 import json
 import os
@@ -23,15 +22,15 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from startup_plan.harness.stubs import modules as stub_modules
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
+from startup_plan.harness.world import worker_steps
 from startup_plan.harness.world.loading import load_subject
+from startup_plan.harness.world.worker_steps import DeviceMemoryError
 from startup_plan.support.channel import Channel, die_with_parent
 
 from .cuda import CudaMemory
 from .driver import DriverMemory
-from .engine import live
 from .host import TOTALS, HostMemory
-from .memory import CardMemoryError
-from .order import Order, Report
+from .order import Order
 from .subject_plan import SubjectPlan
 
 if TYPE_CHECKING:
@@ -73,17 +72,18 @@ def engine(arguments: list[str]) -> None:
         memory = HostMemory(given.folder / str(given.device), TOTALS[given.device])
     subject = load_subject(given.subject)
     lines = iter(channel)
-    order, report = Order(**next(lines)), Report()
+    order = Order(**next(lines))
+    result = order.new_result()
     torch, cuda = memory.versions
     simulation = Simulation([], Runtime(torch=torch, cuda=cuda))
     plan = SubjectPlan(
-        order, subject, simulation, lambda: bench(subject, simulation, memory, order.device)
+        order, subject, simulation, lambda: stubbed(subject, simulation, memory, order.device)
     )
-    life = live(order, memory, plan, report)
+    life = worker_steps.boot(order, memory, plan, result)
     for line in lines:
-        while report.stage != line["advance"] and next(life, None) is not None:
+        while result.stage != line["advance"] and next(life, None) is not None:
             pass
-        channel.answer(dataclasses.asdict(report))
+        channel.answer(result.to_values())
 
 
 def nursery(backend: str) -> None:
@@ -145,7 +145,7 @@ def _answer(control: socket.socket, said: object) -> None:
 
 
 @contextlib.contextmanager
-def bench(
+def stubbed(
     subject: Subject, simulation: Simulation, memory: CardMemory, device: int
 ) -> Iterator[None]:
     """Simulated modules in the place of vLLM and torch, with the figures of the card."""
@@ -185,7 +185,7 @@ class Holder:
         """Hold exactly `size` bytes.
 
         Raises:
-            CardMemoryError: the device has not so much, or no more than must be left to it.
+            DeviceMemoryError: the device has not so much, or no more than must be left to it.
         """
         while self.held > size:
             label, _ = self._pieces.pop()
@@ -193,7 +193,7 @@ class Holder:
         more = size - self.held
         free, _ = self._memory.read()
         if more and free - more < self._last:
-            raise CardMemoryError(
+            raise DeviceMemoryError(
                 f"{more} bytes more would leave less than {self._last} of {free} free"
             )
         if more:
@@ -224,7 +224,7 @@ def cotenant(arguments: list[str]) -> None:
         try:
             if "hold" in line:
                 holder.hold(line["hold"])
-        except CardMemoryError as error:
+        except DeviceMemoryError as error:
             channel.answer({"refused": str(error)})
         else:
             channel.answer(_told(memory, holder))

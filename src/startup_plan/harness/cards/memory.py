@@ -6,17 +6,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, final
 
 from startup_plan.harness.stubs.units import SAFETY_BUFFER
+from startup_plan.harness.world.worker_steps import DeviceMemoryError, Memory
 
 if TYPE_CHECKING:
     from startup_plan.harness.stubs.state import Device
 
 
-class CardMemoryError(Exception):
-    """The device has no more memory; the message is the device's own."""
-
-
-class CardMemory(Protocol):
-    """The memory of one device as one process sees it. Sizes in bytes."""
+class CardMemory(Memory, Protocol):
+    """The memory of one device as one process sees it, and what the device is."""
 
     @property
     def name(self) -> str:
@@ -27,52 +24,8 @@ class CardMemory(Protocol):
         """Its compute capability."""
 
     @property
-    def granule(self) -> int:
-        """The smallest step in which it gives memory."""
-
-    @property
-    def buffer(self) -> int:
-        """The safety buffer of the worker on such a device."""
-
-    @property
     def versions(self) -> tuple[str, str | None]:
         """Versions of torch and of the runtime."""
-
-    def open(self) -> None:
-        """Create the context of this process."""
-
-    def read(self) -> tuple[int, int]:
-        """Free and total memory, as the device answers."""
-
-    def prepare(self) -> None:
-        """Create library handles, with whatever they take for good."""
-
-    def take(self, label: str, size: int) -> None:
-        """Allocate and keep.
-
-        Raises:
-            CardMemoryError: there is not so much.
-        """
-
-    def give(self, label: str) -> None:
-        """Give back what was taken under this label."""
-
-    def forward(self, size: int) -> int:
-        """One pass with `size` bytes of activations; the transient peak.
-
-        Raises:
-            CardMemoryError: there is not so much.
-        """
-
-    def capture(self, label: str, size: int) -> int:
-        """Capture graphs that hold `size` bytes; what that took of the device.
-
-        Raises:
-            CardMemoryError: there is not so much.
-        """
-
-    def write(self, label: str) -> int:
-        """Write everything under this label and read it back; the bytes that came back right."""
 
 
 def rounded(size: int, granule: int) -> int:
@@ -117,7 +70,7 @@ class SimulatedMemory:
         """Allocate and keep."""
         asked = rounded(size, self.granule)
         if asked > self._device.free:
-            raise CardMemoryError(
+            raise DeviceMemoryError(
                 f"simulated out of memory: {asked} bytes asked, {self._device.free} free"
             )
         self._device.tenants[self._named(label)] = asked

@@ -8,6 +8,7 @@ this one whatever happens.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -16,15 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol, Self, final
 
 from startup_plan.harness.stubs.units import MIB
+from startup_plan.harness.world.outcome import BootResult
 from startup_plan.support.line_child import Child, Nursery, spawn
 
 from . import host as card_host
 from .card import LAST, Card, CardBusyError
-from .order import Order, Report
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from .order import Order
     from .scenarios import Scenario
 
 Backend = Literal["cuda", "host"]
@@ -41,16 +43,14 @@ class ProcessBoot:
 
     def __init__(self, child: Child, order: Order) -> None:
         """Hand over the order."""
-        self.report = Report(name=order.name, utilization=order.utilization)
+        self.result = order.new_result()
         self._child = child
-        child.tell({name: getattr(order, name) for name in order.__slots__})
+        child.tell(dataclasses.asdict(order))
 
-    def advance(self, stage: str) -> Report:
+    def advance(self, stage: str) -> BootResult:
         """Go on up to `stage`, or as far as it comes."""
-        answer = self._child.ask({"advance": stage})
-        for name, value in answer.items():
-            setattr(self.report, name, value)
-        return self.report
+        self.result = BootResult.from_values(self._child.ask({"advance": stage}))
+        return self.result
 
     def end(self) -> None:
         """End it."""
@@ -85,7 +85,7 @@ class ProcessTenant:
 
     def look(self, said: dict[str, int]) -> dict[str, Any]:
         """Ask what it holds and what it sees."""
-        answer = self._child.ask(said)
+        answer: dict[str, Any] = self._child.ask(said)
         if "refused" in answer:
             raise CardBusyError(answer["refused"])
         self.held = int(answer["held"])
@@ -173,7 +173,7 @@ class ProcessCard(Card):
         """Start an engine."""
         arguments = [*self._where(order.device), "--granule", str(self.granule), self._subject]
         if self._nursery is None:
-            child = spawn(self._scripts / "engine.py", arguments, self._errors)
+            child = spawn([str(self._scripts / "engine.py")], arguments, self._errors)
         else:
             child = self._nursery.fork(arguments)
         self._children.append(child)
@@ -183,7 +183,7 @@ class ProcessCard(Card):
 
     def _tenant(self, device: int) -> ProcessTenant:
         arguments = [*self._where(device), "--last", str(self.last)]
-        child = spawn(self._scripts / "cotenant.py", arguments, self._errors)
+        child = spawn([str(self._scripts / "cotenant.py")], arguments, self._errors)
         self._children.append(child)
         return ProcessTenant(child)
 

@@ -18,8 +18,10 @@ from .card import GRAPHS, CardBusyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from startup_plan.harness.world.outcome import BootResult
+
     from .card import Card
-    from .order import Order, Report
+    from .order import Order
 
 
 @final
@@ -40,30 +42,30 @@ class Scenario:
     devices: int = 1
 
 
-def fits(card: Card, report: Report, raising: str = "BOOT-07") -> Report:
+def fits(card: Card, report: BootResult, raising: str = "BOOT-07") -> BootResult:
     """A boot that came to serve with a KV cache that was really there.
 
     Raises:
         Violation: the subject raised (`raising`), or the device ran out of memory.
         CardBusyError: the worker itself gave up.
     """
-    if report.raised:
+    if report.raised is not None:
         raise Violation(raising, card.tale("the boot did not get so far"))
     if report.out_of_memory:
         raise Violation("BOOT-07", card.tale("it was handed memory that is not there"))
-    if report.refused:
+    if report.gave_up:
         raise CardBusyError(card.tale("nothing can be judged"))
     if report.written < report.kv:
         raise Violation("BOOT-07", card.tale(f"only {gib(report.written)} could be written"))
     return report
 
 
-def boots(card: Card, order: Order) -> Report:
+def boots(card: Card, order: Order) -> BootResult:
     """Boot an engine that must come to serve."""
     return fits(card, card.boot(order))
 
 
-def applies(card: Card, report: Report, saved: Report, requirement: str) -> None:
+def applies(card: Card, report: BootResult, saved: BootResult, requirement: str) -> None:
     """The boot applied what `saved` handed over, which was measured with no more free memory.
 
     Raises:
@@ -79,7 +81,7 @@ def applies(card: Card, report: Report, saved: Report, requirement: str) -> None
     exactly(card, report, saved)
 
 
-def exactly(card: Card, report: Report, saved: Report) -> None:
+def exactly(card: Card, report: BootResult, saved: BootResult) -> None:
     """The value applied is the one saved; with CUDA graphs, these may be counted back in.
 
     Raises:
@@ -91,7 +93,7 @@ def exactly(card: Card, report: Report, saved: Report) -> None:
         raise Violation("GATE-02", card.tale(f"applied {report.applied}, saved {least}"))
 
 
-def refuses(card: Card, report: Report, saved: Report) -> None:
+def refuses(card: Card, report: BootResult, saved: BootResult) -> None:
     """The boot measured, because less was free than when `saved` was measured.
 
     Raises:
@@ -116,7 +118,7 @@ def _same_card(card: Card) -> None:
     applies(card, second, first, "BOOT-01")
     if card.plans() != before:
         raise Violation("BOOT-04", card.tale("the boot that applied wrote to the cache"))
-    if len(set(second.hashes)) > 1:
+    if len(set(second.config_hash)) > 1:
         raise Violation("BOOT-05", card.tale("applying has changed the hash of the configuration"))
     if second.calls != ["profile_run"]:
         raise Violation("BOOT-02", card.tale(f"it ran {', '.join(second.calls)}"))
@@ -172,7 +174,7 @@ def _budgets(card: Card) -> None:
     applies(card, back, high, "BOOT-06")
 
 
-def _watched(card: Card, utilization: float) -> Report:
+def _watched(card: Card, utilization: float) -> BootResult:
     """Boot, and look from outside before and after what the engine takes.
 
     Raises:

@@ -7,18 +7,21 @@ import contextlib
 from typing import TYPE_CHECKING, ClassVar, final
 
 from startup_plan.harness.stubs.units import SAFETY_BUFFER
+from startup_plan.harness.world import worker_steps
+from startup_plan.harness.world.worker_steps import DeviceMemoryError
 
 from .card import LAST, Card
-from .engine import live
-from .memory import CardMemoryError, SimulatedMemory
-from .order import Order, Report
+from .memory import SimulatedMemory
 from .subject_plan import SubjectPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from startup_plan.harness.world.outcome import BootResult
     from startup_plan.harness.world.subject import Subject
     from startup_plan.harness.world.world import World
+
+    from .order import Order
 
 
 @final
@@ -27,19 +30,19 @@ class SimulatedBoot:
 
     def __init__(self, card: SimulatedCard, order: Order, subject: Subject, owner: str) -> None:
         """Nothing has happened yet; the generator runs as far as it is asked to."""
-        self.report = Report()
+        self.result = order.new_result()
         self._card = card
         self._subject = subject
         device = card.world.devices[order.device]
         self._memory = SimulatedMemory(device, owner, card.granule)
         plan = SubjectPlan(order, subject, card.world.simulation, contextlib.nullcontext)
-        self._life: Iterator[str] = live(order, self._memory, plan, self.report)
+        self._life: Iterator[str] = worker_steps.boot(order, self._memory, plan, self.result)
 
-    def advance(self, stage: str) -> Report:
+    def advance(self, stage: str) -> BootResult:
         """Go on up to `stage`, or as far as it comes."""
-        while self.report.stage != stage and next(self._life, None) is not None:
+        while self.result.stage != stage and next(self._life, None) is not None:
             pass
-        return self.report
+        return self.result
 
     def end(self) -> None:
         """End it; its memory is free again."""
@@ -115,7 +118,7 @@ class SimulatedCard(Card):
     def _tenant(self, device: int) -> SimulatedTenant:
         try:
             return SimulatedTenant(self, self._owner("tenant"), device)
-        except CardMemoryError as error:
+        except DeviceMemoryError as error:
             raise AssertionError(f"a scenario asks for too much: {error}") from error
 
     def settle(self) -> None:

@@ -8,7 +8,6 @@ in place only while it is called: an engine that runs on the real torch needs th
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING, final
 
 from startup_plan.harness.stubs.worker import (
@@ -20,7 +19,8 @@ from startup_plan.harness.stubs.worker import (
 )
 from startup_plan.harness.world.calls import call
 from startup_plan.harness.world.engine import UTILIZATION, Engine
-from startup_plan.support.environment import FLAG, ROOT, flag_value
+from startup_plan.harness.world.worker_steps import look_up, noting
+from startup_plan.support.environment import FLAG, ROOT, flag_value, variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from startup_plan.harness.stubs.state import Simulation
+    from startup_plan.harness.world.outcome import BootResult
     from startup_plan.harness.world.subject import Subject
 
-    from .order import Order, Report
+    from .order import Order
 
 
 @final
@@ -41,7 +42,7 @@ class SubjectPlan:
         order: the boot.
         subject: the implementation; nobody else may boot with the same object at the same time.
         simulation: what the simulated modules answer from.
-        bench: puts the simulated modules in place while the subject is called.
+        stubs: puts the simulated modules in place while the subject is called.
     """
 
     def __init__(
@@ -49,16 +50,16 @@ class SubjectPlan:
         order: Order,
         subject: Subject,
         simulation: Simulation,
-        bench: Callable[[], AbstractContextManager[None]],
+        stubs: Callable[[], AbstractContextManager[None]],
     ) -> None:
         """Nothing is loaded yet."""
         self._order = order
         self._subject = subject
         self._simulation = simulation
-        self._bench = bench
+        self._stubs = stubs
         self._is_new = True
 
-    def worker(self, report: Report) -> SimulatedWorker:
+    def worker(self, result: BootResult) -> SimulatedWorker:
         """The worker that the subject sees, its weights loaded."""
         order = self._order
         engine = Engine(order.name)
@@ -66,12 +67,12 @@ class SubjectPlan:
         for path, value in order.settings.items():
             engine.set(path, value)
         engine.explicit = order.explicit
-        used = report.total - report.free
+        used = result.total - result.free
         device = StubDevice("cuda", order.device)
-        with self._bench():
+        with self._stubs():
             snapshot = MemorySnapshot(
-                free_memory=report.free,
-                total_memory=report.total,
+                free_memory=result.free,
+                total_memory=result.total,
                 cuda_memory=used,
                 non_torch_memory=used,
                 device=device,
@@ -83,38 +84,38 @@ class SubjectPlan:
             local_rank=order.device,
             device=device,
             snapshot=snapshot,
-            requested_memory=report.budget,
+            requested_memory=result.budget,
             model_runner=ModelRunner(
-                Footprint(order.weights, 0, order.activations, order.graphs), report.calls
+                Footprint(order.weights, 0, order.activations, order.graphs), result.calls
             ),
         )
 
-    def look_up(self, worker: SimulatedWorker, report: Report) -> None:
+    def look_up(self, worker: SimulatedWorker, result: BootResult) -> None:
         """Call `maybe_apply_startup_plan` and take note of what it did."""
-        with self._called("apply", report):
-            before = worker.vllm_config.compute_hash()
-            asked = len(self._simulation.queries)
-            call(self._modules().maybe_apply_startup_plan, worker)
-            report.queries = len(self._simulation.queries) - asked
-            report.hashes = [before, worker.vllm_config.compute_hash()]
-        report.left = worker.cache_config.kv_cache_memory_bytes
-        report.applied = report.left if self._order.explicit is None else None
+        with self._called(result):
+            look_up(self._modules(), worker, result)
 
-    def save(self, worker: SimulatedWorker, size: int, report: Report) -> None:
-        """Call `maybe_save_startup_plan`."""
-        with self._called("save", report):
+    def save(self, worker: SimulatedWorker, size: int, result: BootResult) -> None:
+        """Call `maybe_save_startup_plan`, with what vLLM's worker has noted of its measurement."""
+        estimate = result.estimate or 0
+        vars(worker).update(
+            total_consumed=result.consumed,
+            peak_activation_memory=(result.headroom or 0) + estimate,
+            cudagraph_memory_estimate=estimate,
+            available_kv_cache_memory_bytes=result.measured,
+        )
+        with self._called(result), noting(result, "save"):
             call(self._modules().maybe_save_startup_plan, worker, size)
 
     @contextlib.contextmanager
-    def _called(self, where: str, report: Report) -> Iterator[None]:
-        with self._bench(), self._environment():
-            self._simulation.current_device = self._order.device
-            told = len(self._simulation.log)
-            try:
-                yield
-            except Exception as error:
-                report.raised, report.where = f"{type(error).__name__}: {error}"[:300], where
-            report.log += [message for _, message in self._simulation.log[told:]]
+    def _called(self, result: BootResult) -> Iterator[None]:
+        order, simulation = self._order, self._simulation
+        found = {FLAG: None, ROOT: order.cache_root, **flag_value(order.enabled)}
+        with self._stubs(), variables(found):
+            simulation.current_device = order.device
+            simulation.log, simulation.queries = result.log, []
+            yield
+            result.queries += simulation.queries
 
     def _modules(self) -> ModuleType:
         """The subject's modules as this boot left them; the first call is that of a new process."""
@@ -122,15 +123,3 @@ class SubjectPlan:
             self._is_new = False
             return self._subject.fresh()
         return self._subject.resume()
-
-    @contextlib.contextmanager
-    def _environment(self) -> Iterator[None]:
-        before = {name: os.environ.pop(name, None) for name in (FLAG, ROOT)}
-        os.environ.update({ROOT: self._order.cache_root, **flag_value(self._order.enabled)})
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name, None)
-                if value is not None:
-                    os.environ[name] = value

@@ -15,11 +15,11 @@ import shutil
 from typing import TYPE_CHECKING, Any, Final
 
 from startup_plan.harness.stubs.units import GIB
-from startup_plan.support.environment import FLAG, ROOT
+from startup_plan.support.environment import FLAG, ROOT, variables
 from startup_plan.support.plan_files import is_plan, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from startup_plan.harness.world.subject import Subject
@@ -100,7 +100,7 @@ class Boots:
         self.count += 1
         self._heard.last = ""
         self._empty()
-        with environ({FLAG: "1", ROOT: str(self._root)}), self._heard.listening():
+        with variables({FLAG: "1", ROOT: str(self._root)}), self._heard.listening():
             try:
                 module = self._subject.fresh()
                 worker = _Worker(config)
@@ -190,22 +190,3 @@ def remember_distributions() -> None:
         return found
 
     importlib.metadata.version = version
-
-
-@contextlib.contextmanager
-def environ(changes: Mapping[str, str | None]) -> Iterator[None]:
-    """Variables of this process while the block runs; None takes one away."""
-    before = {name: os.environ.get(name) for name in changes}
-    _put(changes)
-    try:
-        yield
-    finally:
-        _put(before)
-
-
-def _put(changes: Mapping[str, str | None]) -> None:
-    for name, text in changes.items():
-        if text is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = text

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from startup_plan.harness.world.loading import SubjectError, load_subject
+from startup_plan.support.environment import variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -263,10 +264,10 @@ def _variables(envs: Any, models: Path, base: Base, boots: Boots) -> dict[str, A
     """Each variable: with it set when the engine builds its configuration and boots, what moves?"""
     from . import configs as real_configs  # noqa: PLC0415  # as above
     from . import values as real_values  # noqa: PLC0415  # as above
-    from .boots import NOT_VARIED, environ  # noqa: PLC0415  # as above
+    from .boots import NOT_VARIED  # noqa: PLC0415  # as above
 
     def seen(name: str, text: str | None) -> tuple[str | None, str]:
-        with environ({name: text} if name else {}):
+        with variables({name: text} if name else {}):
             try:
                 config = real_configs.construct(models)
             except Exception:
@@ -274,14 +275,14 @@ def _variables(envs: Any, models: Path, base: Base, boots: Boots) -> dict[str, A
                 return None, _key(boots, base.config)
             found = _hash(config)
         # Again, because the platform of this machine may have overruled it.
-        with environ({name: text} if name else {}):
+        with variables({name: text} if name else {}):
             return found, _key(boots, config)
 
     usual, bare = seen("", None), _key(boots, base.config)
 
     def alone(name: str, text: str | None) -> bool:
         """Whether the key moves though the configuration stays as it was built before."""
-        with environ({name: text}):
+        with variables({name: text}):
             return _key(boots, base.config) != bare
 
     def row(name: str, read: Callable[[], Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import pickle
 import signal
 from typing import TYPE_CHECKING, Final, Self, final
 
+from startup_plan.support.channel import die_with_parent
 from startup_plan.support.isolated import _fork
 
 from .trace import BEGIN, END
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 HELD: Final = b"h"
 """Sent by the child right before it stops."""
 
-_PR_SET_PDEATHSIG: Final = 1
 _PR_SET_PTRACER: Final = 0x59616D61
 _ANYBODY: Final = ctypes.c_ulong(-1)
 _LIBC: Final = ctypes.CDLL(None)
@@ -86,7 +86,7 @@ def _be_child(writing: int, action: Callable[[Window], object]) -> None:
     """Everything that the child does; never returns."""
     try:
         # The test process may be killed outright; a stopped child must not outlive it.
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        die_with_parent()
         # Where Yama restricts tracing to one's own children, strace is none of this process's.
         _LIBC.prctl(_PR_SET_PTRACER, _ANYBODY, 0, 0, 0)
         # A collection could close files of the test in the middle of the window.

@@ -93,7 +93,7 @@ class KernelSave:
     def recorded(self) -> Traced:
         """Save once without a fault, seen by strace and by the recorder of `faults`.
 
-        The value is what the recorder noted, in the language of `kernel_events`.
+        The value is what the recorder noted, in the language of `events`.
         """
         self.trial.put_back()
         return run_traced(self._save_recorded, self.trial.root)

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
 
 from startup_plan.harness.operations.interposer import Observer
 from startup_plan.harness.operations.operation import WRITES, Operation
-from startup_plan.support.isolated import _LIBC, _PR_SET_PDEATHSIG, _fork
+from startup_plan.support.channel import die_with_parent
+from startup_plan.support.isolated import _fork
 
 from .sequencer import PATIENCE, DeadlockError, Paced, StuckError, direct, waits_seen
 
@@ -148,7 +149,7 @@ def _readable(fd: int, deadline: float) -> bool:
 def _be_child(writing: int, work: Callable[[], object]) -> None:
     """Everything that a child does; never returns."""
     try:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        die_with_parent()
         try:
             found = (work(), "")
         except BaseException as error:
@@ -271,7 +272,7 @@ def _be_player(
 ) -> None:
     """Everything that a player's process does; never returns."""
     try:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        die_with_parent()
         _Inside(connection, root).live(call)
     finally:
         os._exit(0)

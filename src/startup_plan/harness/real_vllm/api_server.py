@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
-from startup_plan.support.free_port import free_port
+from startup_plan.support.ports import free_port
 from startup_plan.support.process_group import ProcessGroup
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from startup_plan.support.free_port import free_port
+from startup_plan.support.ports import free_port
 
 from . import tiny_models
 

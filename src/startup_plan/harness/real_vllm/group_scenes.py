@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.support.plan_files import plans_below
 
-from .order import BootOrder, RankOrder, RankReport
+from .order import BootOrder, RankOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from startup_plan.harness.world.outcome import BootResult
 
     from .host import RealHost
 
@@ -63,7 +65,7 @@ class Group:
             order.ranks[rank] = RankOrder(**{"cache_root": self.root(rank), **extra})
         return order
 
-    def boot(self, **of_the_odd_rank: Any) -> list[RankReport]:
+    def boot(self, **of_the_odd_rank: Any) -> list[BootResult]:
         """Boot it."""
         return self.host.boot(self.order(**of_the_odd_rank))
 
@@ -140,14 +142,14 @@ FAILURES: Final[Mapping[str, Callable[[Group], dict[str, Any]]]] = {
 """What makes the look-up of one rank fail -> how."""
 
 
-def boot_after(group: Group, what: str) -> list[RankReport]:
+def boot_after(group: Group, what: str) -> list[BootResult]:
     """Let one of `MISSES` or `FAILURES` happen, tell of it, and boot."""
     extra = {**MISSES, **FAILURES}[what](group)
     group.host.tell(what)
     return group.boot(**extra)
 
 
-def judge_together(group: Group, reports: list[RankReport], requirement: str) -> None:
+def judge_together(group: Group, reports: list[BootResult], requirement: str) -> None:
     """All ranks applied, or none did, and none waits or raises.
 
     Raises:
@@ -156,7 +158,7 @@ def judge_together(group: Group, reports: list[RankReport], requirement: str) ->
     tale = group.host.tale
     if any(report.hung for report in reports):
         raise Violation(requirement, tale("the group hangs"))
-    if any(report.raised for report in reports):
+    if any(report.raised is not None for report in reports):
         raise Violation(requirement, tale("a rank fails"))
     applied = [report.applied is not None for report in reports]
     if any(applied) and not all(applied):

@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import os
-import selectors
-import subprocess
-import sys
-import time
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.stubs.units import gib
+from startup_plan.harness.world.outcome import BootResult
+from startup_plan.support.line_child import spawn
 from startup_plan.support.plan_files import plans_below
 
-from .order import BootOrder, RankReport
+from .order import BootOrder
 from .zygote import READY
 
 if TYPE_CHECKING:
@@ -24,10 +21,13 @@ if TYPE_CHECKING:
 
 _START_SECONDS: Final = 240.0
 _BOOT_SECONDS: Final = 100.0
-_HIDDEN: Final = (
-    "VLLM_", "NCCL_", "PYTORCH_", "TORCH", "CUDA_", "GLOO_", "RANK", "WORLD_SIZE", "LOCAL_RANK",
-    "MASTER_", "STARTUP_PLAN_",
-)  # fmt: skip
+_VARIABLES: Final = {
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_COLOR": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+    "PYTHONWARNINGS": "ignore",
+}
 
 
 class RealVllmError(RuntimeError):
@@ -44,7 +44,7 @@ class Booter:
 
     Raises:
         RealVllmError: vLLM cannot be imported, or can build no configuration here.
-        RuntimeError: the process died, for instance because the subject cannot be loaded.
+        ChildError: the process died, for instance because the subject cannot be loaded.
     """
 
     def __init__(self, subject: str, errors: Path) -> None:
@@ -54,29 +54,17 @@ class Booter:
         self._start()
 
     def _start(self) -> None:
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(_HIDDEN)
-        }
-        environment |= {
-            "HF_HUB_OFFLINE": "1",
-            "VLLM_NO_USAGE_STATS": "1",
-            "VLLM_LOGGING_COLOR": "0",
-            "TOKENIZERS_PARALLELISM": "false",
-            "PYTHONWARNINGS": "ignore",
-        }
         self._owes = False
-        with self._errors.open("ab") as stream:
-            self._process = subprocess.Popen(  # noqa: S603  # this interpreter, our own module
-                [sys.executable, "-m", "startup_plan.harness.real_vllm.zygote", self._subject],
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stream,
-                text=True,
-                encoding="utf-8",
-            )
+        self._child = spawn(
+            ["-m", "startup_plan.harness.real_vllm.zygote"],
+            [self._subject],
+            self._errors,
+            keep=("LD_LIBRARY_PATH",),
+            variables=_VARIABLES,
+            what="the process that boots",
+        )
         try:
-            state, self.version = self._answer(_START_SECONDS)
+            state, self.version = self._child.hear(_START_SECONDS)
         except BaseException:
             self.close()
             raise
@@ -102,13 +90,9 @@ class Booter:
 
     def close(self) -> None:
         """End the process and everything that it has forked."""
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                stream.close()
+        self._child.kill()
 
-    def boot(self, order: BootOrder) -> list[RankReport]:
+    def boot(self, order: BootOrder) -> list[BootResult]:
         """Boot all ranks of `order`.
 
         Raises:
@@ -119,33 +103,11 @@ class Booter:
             self.close()
             self._start()
         self._owes = True
-        assert self._process.stdin is not None
-        self._process.stdin.write(order.to_json() + "\n")
-        self._process.stdin.flush()
-        answer = self._answer(_BOOT_SECONDS)
+        answer = self._child.ask(dataclasses.asdict(order), _BOOT_SECONDS)
         self._owes = False
         if isinstance(answer, str):
             raise RealVllmError(f"no boot on the installed vLLM: {answer}")
-        return [RankReport.from_values(values) for values in answer]
-
-    def _answer(self, seconds: float) -> Any:
-        stream = self._process.stdout
-        assert stream is not None
-        deadline = time.monotonic() + seconds
-        with selectors.DefaultSelector() as selector:
-            selector.register(stream, selectors.EVENT_READ)
-            while not selector.select(1.0):
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    break
-            else:
-                line = stream.readline()
-                if line:
-                    return json.loads(line)
-        raise RuntimeError(f"the process that boots gave no answer: {self._last_words()}")
-
-    def _last_words(self) -> str:
-        lines = self._errors.read_text("utf-8", errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it printed nothing"
+        return [BootResult.from_values(values) for values in answer]
 
 
 @final
@@ -179,20 +141,20 @@ class RealHost:
         """Add a clause to the story."""
         self.story.append(clause)
 
-    def boot(self, order: BootOrder) -> list[RankReport]:
+    def boot(self, order: BootOrder) -> list[BootResult]:
         """Boot, and tell of it."""
         reports = self._booter.boot(order)
         self.tell(_clause(order, reports))
         return reports
 
-    def must_boot(self, order: BootOrder, requirement: str) -> list[RankReport]:
+    def must_boot(self, order: BootOrder, requirement: str) -> list[BootResult]:
         """Boot where nothing can be judged unless that works.
 
         Raises:
             Violation: a rank raised or hung.
         """
         reports = self.boot(order)
-        if any(report.raised or report.hung for report in reports):
+        if any(report.raised is not None or report.hung for report in reports):
             raise Violation(requirement, self.tale("the boot did not get so far"))
         return reports
 
@@ -201,12 +163,12 @@ class RealHost:
         return "; ".join([*self.story, verdict])
 
 
-def _clause(order: BootOrder, reports: list[RankReport]) -> str:
+def _clause(order: BootOrder, reports: list[BootResult]) -> str:
     if len(reports) == 1:
-        return f"boot on vLLM's worker{_changes(order)} {_fate(reports[0])}"
-    fates = [f"rank {report.rank} {_fate(report)}" for report in reports]
-    if len({_fate(report) for report in reports}) == 1:
-        fates = [f"each {_fate(reports[0])}"]
+        return f"boot on vLLM's worker{_changes(order)} {reports[0].fate}"
+    fates = [f"rank {report.rank} {report.fate}" for report in reports]
+    if len({report.fate for report in reports}) == 1:
+        fates = [f"each {reports[0].fate}"]
     return f"{len(reports)} ranks boot{_changes(order)}: {', '.join(fates)}"
 
 
@@ -215,15 +177,3 @@ def _changes(order: BootOrder) -> str:
     parts += ["the feature off"] if not order.enabled else []
     parts += [f"explicit {order.explicit}"] if order.explicit is not None else []
     return f" with {', '.join(parts)}" if parts else ""
-
-
-def _fate(report: RankReport) -> str:
-    if report.hung:
-        return f"waits without end in {report.stage!r}"
-    if report.raised:
-        return f"raised in {report.where or report.stage!r}: {report.raised}"
-    if report.applied is not None:
-        return f"applied {gib(report.applied)}"
-    if report.suggestion is not None:
-        return f"measured {gib(report.measured)}, handed {gib(report.suggestion)} to be saved"
-    return f"used {gib(report.available)}"

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a boot of vLLM's own worker shall be, and what came of it, in forms that travel as JSON."""
+"""What a boot of vLLM's own worker shall be, in a form that travels as JSON."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from startup_plan.harness.stubs.units import GIB, MIB
@@ -53,7 +52,7 @@ class RankOrder:
 
     Attributes:
         held: bytes that others hold of its card beyond what the card itself says.
-        broken: device queries that fail (`simulation.Simulation.broken`).
+        broken: device queries that fail (`state.Simulation.broken`).
         schema: another plan schema version in this rank's process, or None.
         cache_root: this rank's own `VLLM_CACHE_ROOT`, or None for that of all.
         stays_away: whether it waits, before the look-up, until it is killed.
@@ -114,13 +113,9 @@ class BootOrder:
         """The particulars of `rank`."""
         return self.ranks.get(rank, RankOrder())
 
-    def to_json(self) -> str:
-        """One line of JSON, whose value `from_values` takes."""
-        return json.dumps(asdict(self))
-
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> BootOrder:
-        """Read what `to_json` wrote, after its journey."""
+        """Read what `dataclasses.asdict` made, after a journey as JSON."""
         cards = [Card(**card) for card in values["cards"]]
         ranks = {
             int(rank): RankOrder(**{**order, "broken": tuple(order["broken"])})
@@ -128,63 +123,3 @@ class BootOrder:
         }
         load = Load(**values["load"])
         return cls(**{**values, "cards": cards, "load": load, "ranks": ranks})
-
-
-@final
-@dataclass(slots=True)
-class RankReport:
-    """What came of one rank of a boot on vLLM's own worker. Sizes in bytes.
-
-    Attributes:
-        rank: its rank in the whole group.
-        stage: what it did last: "groups", "look-up", "profile run", "graph estimate", "warm-up",
-            "save", "done", or the stage in which it failed.
-        hung: whether it was waiting without end when the group was ended.
-        free: free memory of its card before anything was loaded.
-        budget: what the worker may use.
-        applied: the value that the subject put into the configuration, or None.
-        available: what `determine_available_memory` returned, or None.
-        measured: the KV cache that the measurement arrived at, or None where there was none.
-        suggestion: what the worker handed over for saving, or None.
-        needed: everything that the rank takes at the worst moment, KV cache included.
-        calls: passes that the worker asked its model runner for, in order.
-        log: lines of the subject, as (level, message).
-        hashes: `compute_hash()` before and after the look-up.
-        left: settings that the look-up changed besides `kv_cache_memory_bytes`.
-        raised: what was raised and not caught, as "Type: message", or "".
-        where: "apply" or "save" if the subject raised it, otherwise "".
-    """
-
-    rank: int
-    stage: str = "start"
-    hung: bool = False
-    free: int = 0
-    budget: int = 0
-    applied: int | None = None
-    available: int | None = None
-    measured: int | None = None
-    suggestion: int | None = None
-    needed: int = 0
-    calls: list[str] = field(default_factory=list)
-    log: list[tuple[str, str]] = field(default_factory=list)
-    hashes: tuple[str, str] = ("", "")
-    left: list[str] = field(default_factory=list)
-    raised: str = ""
-    where: str = ""
-
-    @property
-    def out_of_memory(self) -> bool:
-        """Whether it needs more than its card had free."""
-        return self.needed > self.free
-
-    @property
-    def lines(self) -> list[str]:
-        """The subject's lines without their levels."""
-        return [message for _, message in self.log]
-
-    @classmethod
-    def from_values(cls, values: dict[str, Any]) -> RankReport:
-        """Read what `dataclasses.asdict` made, after a journey as JSON."""
-        before, after = values["hashes"]
-        log = [(level, message) for level, message in values["log"]]
-        return cls(**{**values, "log": log, "hashes": (before, after)})

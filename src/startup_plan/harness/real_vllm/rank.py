@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate, active
 from startup_plan.harness.world.calls import call
+from startup_plan.harness.world.outcome import BootResult
 from startup_plan.support.environment import FLAG, ROOT, flag_value
+from startup_plan.support.logged_lines import LoggedLines
 
 from . import device as real_device
-from .order import RankReport
 from .runner import RecordingRunner
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def boot(
     config: Any,
     meeting: str,
     tell: Callable[[str], None],
-) -> RankReport:
+) -> BootResult:
     """Boot one rank and say what came of it.
 
     Args:
@@ -54,7 +55,7 @@ def boot(
         meeting: a file, in which the ranks find each other.
         tell: called with the name of each stage that is entered.
     """
-    report = RankReport(rank)
+    report = BootResult(rank=rank, explicit=order.explicit, stage="start")
     cards = [Device(card.name, card.total, context=card.held) for card in order.cards]
     cards[rank].tenants["others"] = order.of(rank).held
     report.free = cards[rank].free
@@ -72,7 +73,7 @@ def boot(
         life.lead(subject, config, meeting)
     except Exception as error:
         # A subject that raises ends the boot, whatever else the engine might have done.
-        report.raised = f"{type(error).__name__}: {error}"[:600]
+        report.raised = error
     else:
         life.enter("done")
     return report
@@ -86,7 +87,7 @@ class _Life:
         self,
         order: BootOrder,
         rank: int,
-        report: RankReport,
+        report: BootResult,
         accelerator: real_device.Accelerator,
         tell: Callable[[str], None],
     ) -> None:
@@ -119,12 +120,12 @@ class _Life:
                 _leave_groups()
             # Only now: vLLM itself asks its device while it starts.
             active().broken |= set(order.of(self._rank).broken)
-            report.available = int(worker.determine_available_memory())
+            report.kv = int(worker.determine_available_memory())
             if report.applied is None and order.explicit is None:
                 report.measured = int(worker.available_kv_cache_memory_bytes)
             load = order.load
             taken = load.weights + load.persistent + load.activations + load.graphs
-            report.needed = taken + report.available
+            report.needed = taken + report.kv
             for path, value in order.rewrites.items():
                 assign(config, path, value)
             self.enter("warm-up")
@@ -173,12 +174,13 @@ class _Life:
         except Exception:
             report.where = "apply"
             raise
-        report.hashes = (before, config.compute_hash())
+        report.config_hash = (before, config.compute_hash())
         after = flat(config)
         paths = [path for path in {**spelled, **after} if spelled.get(path) != after.get(path)]
-        report.left = sorted(path for path in paths if path != _KV)
+        report.changed = sorted(path for path in paths if path != _KV)
+        report.left = worker.cache_config.kv_cache_memory_bytes
         if self._order.explicit is None:
-            report.applied = worker.cache_config.kv_cache_memory_bytes
+            report.applied = report.left
 
     def _save(self, worker: Any, kv_cache_memory_bytes: int) -> None:
         report = self._report
@@ -264,18 +266,6 @@ def flat(config: Any, head: str = "") -> dict[str, str]:
     return spelled
 
 
-class _Lines(logging.Handler):
-    """Keeps the lines that are logged from now on."""
-
-    def __init__(self, log: list[tuple[str, str]]) -> None:
-        super().__init__()
-        self._log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.module not in _ENGINE_MODULES:
-            self._log.append((record.levelname.lower(), record.getMessage()))
-
-
 _ENGINE_MODULES: Final = frozenset(
     ("gpu_worker", "jit_monitor", "mem_utils", "parallel_state", "utils")
 )
@@ -286,5 +276,5 @@ def capture(log: list[tuple[str, str]]) -> None:
     """Keep what is logged from now on below vLLM's logger or the root."""
     for name in ("", "vllm"):
         logger = logging.getLogger(name)
-        logger.addHandler(_Lines(log))
+        logger.addHandler(LoggedLines(lambda: log, _ENGINE_MODULES))
         logger.setLevel(logging.INFO)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that has imported vLLM and forks a fresh child for every rank that boots.
 
-`python -m startup_plan.harness.real_vllm.zygote SUBJECT` reads one `BootOrder` a line and answers
-with one line of `RankReport`s. Importing vLLM takes seconds, a fork milliseconds; each child is as
-new to the subject as a process that was started for it. The supervisor also ends groups that hang.
+`python -m startup_plan.harness.real_vllm.zygote --parent PID SUBJECT` reads one `BootOrder` a line
+and answers with one line of `BootResult`s. Importing vLLM takes seconds, a fork milliseconds; each
+child is as new to the subject as a process that was started for it. The supervisor also ends groups
+that hang.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import gc
 import json
 import os
@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, final
 
 from startup_plan.harness.world.loading import load_subject
+from startup_plan.harness.world.outcome import BootResult, ElsewhereError
 from startup_plan.support.channel import Channel, die_with_parent
-from startup_plan.support.free_port import free_port
+from startup_plan.support.ports import free_port
 
 from . import rank as real_rank
 from . import tiny_models
-from .order import BootOrder, RankReport
+from .order import BootOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ class _Child:
         self.pid = pid
         self.pipe = pipe
         self.stage = "start"
-        self.report: RankReport | None = None
+        self.report: BootResult | None = None
         self.quiet_since = self.heard_at = time.monotonic()
         self._busy = 0
         self._text = b""
@@ -86,7 +87,7 @@ class _Child:
             if isinstance(said, str):
                 self.stage = said
             else:
-                self.report = RankReport.from_values(said)
+                self.report = BootResult.from_values(said)
         return bool(data)
 
     def waits(self, now: float, patience: float) -> bool:
@@ -133,7 +134,7 @@ class Zygote:
         # A vLLM that finds no device to build for says so here.
         self._config(BootOrder(""))
 
-    def boot(self, order: BootOrder) -> list[RankReport]:
+    def boot(self, order: BootOrder) -> list[BootResult]:
         """Boot all ranks of `order` and wait for what comes of them."""
         config = self._config(order)
         if order.replicas > 1:
@@ -217,13 +218,13 @@ def _be_rank(
         os.write(pipe, json.dumps(said).encode() + b"\n")
 
     report = real_rank.boot(order, rank, subject, config, str(meeting), tell)
-    tell(dataclasses.asdict(report))
+    tell(report.to_values())
     while report.stage == "done":
         # A worker that has booted stays; to its neighbours, one that ends is a crash.
         signal.pause()
 
 
-def _supervise(children: list[_Child], patience: float) -> list[RankReport]:
+def _supervise(children: list[_Child], patience: float) -> list[BootResult]:
     """Listen until all have reported or ended, or until those left do nothing any more.
 
     Once a rank has failed, the engine fails, and ends the other ranks after a moment.
@@ -254,22 +255,25 @@ def _supervise(children: list[_Child], patience: float) -> list[RankReport]:
     return [_report_of(child, hung=child.pipe in listening, failed=failed) for child in children]
 
 
-def _report_of(child: _Child, *, hung: bool, failed: bool) -> RankReport:
+def _report_of(child: _Child, *, hung: bool, failed: bool) -> BootResult:
     if child.report is not None:
         return child.report
-    report = RankReport(child.rank, stage=child.stage, hung=hung and not failed)
+    report = BootResult(rank=child.rank, stage=child.stage, hung=hung and not failed)
     if hung and failed:
-        report.raised = f"it was ended in the stage {child.stage!r}, because another rank failed"
+        fate = f"it was ended in the stage {child.stage!r}, because another rank failed"
+        report.raised = ElsewhereError(fate)
     elif not hung:
-        report.raised = f"its process ended in the stage {child.stage!r} and said nothing"
+        fate = f"its process ended in the stage {child.stage!r} and said nothing"
+        report.raised = ElsewhereError(fate)
     return report
 
 
 def main(arguments: list[str]) -> None:
     """Answer orders until the input ends."""
-    die_with_parent(os.getppid())
+    _, parent, name = arguments
+    die_with_parent(int(parent))
     channel = Channel()
-    subject = load_subject(arguments[0])
+    subject = load_subject(name)
     with tempfile.TemporaryDirectory(prefix="startup-plan-zygote-") as scratch:
         try:
             zygote = Zygote(subject, Path(scratch))
@@ -280,7 +284,7 @@ def main(arguments: list[str]) -> None:
         for said in channel:
             try:
                 reports = zygote.boot(BootOrder.from_values(said))
-                answer: object = [dataclasses.asdict(report) for report in reports]
+                answer: object = [report.to_values() for report in reports]
             except Exception as error:
                 answer = f"{type(error).__name__}: {error}"
             channel.answer(answer)

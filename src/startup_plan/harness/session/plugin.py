@@ -31,7 +31,7 @@ from startup_plan.harness.verdict.judgement import SuiteFacts, Terms
 from startup_plan.harness.verdict.record import clean
 from startup_plan.harness.world.loading import SubjectError
 from startup_plan.harness.world.try_out import try_out
-from startup_plan.support.process_group import die_with_parent
+from startup_plan.support.channel import die_with_parent
 from startup_plan.support.scratch import fastest_folder, make_scratch, remove_scratch
 from startup_plan.version import __version__
 

@@ -5,7 +5,7 @@ The classes are real dataclasses, made at import from `vllm_settings.json`, so t
 that walks `dataclasses.fields()` finds what it would find in vLLM. `compute_hash()` exists on
 exactly the classes that have one there. `tests/vllm` holds both against each other.
 
-Values cross this module's functions as JSON (see `settings_table`); inside a config they have the
+Values cross this module's functions as JSON (see `settings`); inside a config they have the
 type that vLLM gives them: enum members, sets, counters, Hugging Face and quantization objects.
 """
 
@@ -19,7 +19,7 @@ import pathlib
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from .hashes import ENCODER, FACTORS, engine_hash, factors_of, getter, name_of, part_hash
+from .hashes import ENCODER, FACTORS, engine_hash, factors_of, name_of, part_hash
 from .settings import (
     CLASSES,
     EXTRA_VARIABLES,
@@ -47,10 +47,8 @@ __all__ = [
     "Setting",
     "Variable",
     "config_classes",
-    "copy_config",
     "get_setting",
     "make_config",
-    "memory_of",
     "set_setting",
     "setting",
     "variable",
@@ -326,13 +324,6 @@ def make_config(overrides: Mapping[str, object] | None = None) -> Any:
     return config
 
 
-def copy_config(config: Any) -> Any:
-    """A deep copy that shares nothing with `config`, its hash override and salt included."""
-    copy = clone(config)
-    _link(copy)
-    return copy
-
-
 def get_setting(config: Any, path: str) -> Any:
     """The value at `path` as JSON, comparable with `Setting.default`.
 
@@ -360,42 +351,3 @@ def set_setting(config: Any, path: str, value: Any) -> None:
     setattr(holder, field, _decode(row, value))
     if "part" in row:
         _link(config)
-
-
-# Physics of a whole config.
-
-
-def _memory_groups() -> list[tuple[Steps, Callable[[Any], object], object, list[Setting]]]:
-    """Settings that take memory by the object that holds them: steps, reader, usual values."""
-    held: dict[Steps, list[Setting]] = collections.defaultdict(list)
-    for item in SETTINGS:
-        if item.moves is not False and item.path not in _PROTOTYPES:
-            held[_parse(item.path)[0]].append(item)
-    readers = [(steps, getter([item.field for item in held[steps]])) for steps in held]
-    return [(steps, read, read(_walk(_ROOT, steps)), held[steps]) for steps, read in readers]
-
-
-_GROUPS: Final = _memory_groups()
-_PRESENCE: Final = [
-    (*_parse(item.path), item.bytes_at(None))
-    for item in SETTINGS
-    if item.moves is not False and item.path in _PROTOTYPES
-]
-
-
-def memory_of(config: Any) -> int:
-    """Device memory in bytes that `config` takes more than `make_config()` does.
-
-    The sum of `bytes_at` over all settings; what lies in a part that is None takes nothing beyond
-    the part's own (negative) bytes.
-    """
-    total = 0
-    for steps, read, usual, settings in _GROUPS:
-        node = _walk(config, steps)
-        if node is not None and read(node) != usual:
-            total += sum(item.bytes_at(getattr(node, item.field)) for item in settings)
-    for steps, field, absent in _PRESENCE:
-        node = _walk(config, steps)
-        if node is not None and getattr(node, field) is None:
-            total += absent
-    return total

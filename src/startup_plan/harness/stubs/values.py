@@ -97,7 +97,7 @@ class Opaque:
         return f"{type(self).__name__}({self.__dict__!r})"
 
     def __plain__(self) -> dict[str, Any]:
-        """The JSON that stands for it, see `settings_table.plain`."""
+        """The JSON that stands for it, see `settings.plain`."""
         return dict(self.__dict__)
 
 

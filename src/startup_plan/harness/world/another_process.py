@@ -13,30 +13,16 @@ import json
 import os
 import subprocess
 import sys
-from typing import NamedTuple
 
 from startup_plan.harness.contract.violation import Violation
 
 from .engine import Engine
 from .loading import load_subject
+from .outcome import BootResult
 from .world import World
 
 
-class Told(NamedTuple):
-    """What a boot in another process came to. Sizes in bytes.
-
-    Attributes:
-        applied: the value that the subject put into the configuration, or None.
-        suggestion: the value that was handed over for saving, or None.
-        story: the boot as a clause of a story.
-    """
-
-    applied: int | None
-    suggestion: int | None
-    story: str
-
-
-def boot_elsewhere(subject: str, folder: str, hash_seed: str, seconds: float = 60) -> Told:
+def boot_elsewhere(subject: str, folder: str, hash_seed: str, seconds: float = 60) -> BootResult:
     """Boot in a new process.
 
     Args:
@@ -59,7 +45,7 @@ def boot_elsewhere(subject: str, folder: str, hash_seed: str, seconds: float = 6
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:]
         raise Violation(None, f"a boot in a new process failed: {last}")
-    return Told(*json.loads(done.stdout.splitlines()[-1]))
+    return BootResult.from_values(json.loads(done.stdout.splitlines()[-1]))
 
 
 def main(arguments: list[str]) -> None:
@@ -67,7 +53,7 @@ def main(arguments: list[str]) -> None:
     subject, folder = arguments
     with World(load_subject(subject), folder) as world:
         result = world.boot(Engine())
-    sys.stdout.write(json.dumps([result.applied, result.suggestion, str(result)]) + "\n")
+    sys.stdout.write(json.dumps(result.to_values()) + "\n")
 
 
 if __name__ == "__main__":

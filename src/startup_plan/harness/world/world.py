@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs import modules as stub_modules
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
-from startup_plan.harness.stubs.units import SAFETY_BUFFER
 from startup_plan.harness.stubs.worker import (
     Footprint,
     MemorySnapshot,
@@ -27,17 +26,17 @@ from startup_plan.harness.stubs.worker import (
     StubDevice,
 )
 from startup_plan.support import plan_files
-from startup_plan.support.environment import ROOT, flag_value, is_hidden
+from startup_plan.support.environment import ROOT, flag_value, is_hidden, variables
+from startup_plan.support.logged_lines import LoggedLines
 
-from . import physics
-from .calls import call
+from . import physics, worker_steps
 from .outcome import BootResult
-from .subject import MissingFunctionError
+from .process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-    from types import ModuleType, TracebackType
+    from types import TracebackType
 
     from .engine import Engine
     from .subject import Subject
@@ -91,7 +90,7 @@ class World:
         self._exit.enter_context(stub_modules.installed())
         self._exit.callback(setattr, stub_configs, "version_of", stub_configs.version_of)
         stub_configs.version_of = lambda: self.runtime.vllm
-        self._exit.enter_context(_quiet_environment())
+        self._exit.enter_context(variables(dict.fromkeys(filter(is_hidden, os.environ))))
         self._exit.enter_context(_captured_logging(self.simulation))
         activate(self.simulation)
         self._exit.callback(activate, None)
@@ -149,7 +148,11 @@ class World:
         )
 
     def worker(
-        self, engine: Engine, rank: int = 0, calls: list[str] | None = None
+        self,
+        engine: Engine,
+        rank: int = 0,
+        calls: list[str] | None = None,
+        footprint: Footprint | None = None,
     ) -> SimulatedWorker:
         """A worker of a new process of `engine` that has loaded its weights on its device.
 
@@ -157,6 +160,7 @@ class World:
             engine: what boots.
             rank: which rank.
             calls: list to which its model runner appends the passes that are asked of it.
+            footprint: what it takes, where that is known already.
         """
         index = engine.placement[rank]
         device = self.devices[index]
@@ -168,17 +172,13 @@ class World:
             snapshot=_snapshot(device, self.runtime, index),
             requested_memory=math.ceil(device.total * engine.utilization),
             model_runner=ModelRunner(
-                physics.footprint(engine, rank, device, self.runtime),
+                footprint or physics.footprint(engine, rank, device, self.runtime),
                 [] if calls is None else calls,
             ),
         )
         if not engine.shows_weights:
             del worker.model_runner.model_memory_usage
         return worker
-
-    def boot_all(self, engine: Engine) -> list[BootResult]:
-        """Boot every rank of `engine`, one after the other."""
-        return [self.boot(engine, rank) for rank in range(engine.world_size)]
 
     def boot(
         self,
@@ -205,99 +205,43 @@ class World:
         """
         self.boots += 1
         World.booted += 1
-        device = self.devices[engine.placement[rank]]
-        # The name under which a caller's process would know its own device.
-        device_index = engine.placement[rank]
-        footprint = physics.footprint(engine, rank, device, self.runtime)
-        budget = math.ceil(device.total * engine.utilization)
-        free = device.free
-        result = BootResult(engine.name, engine.utilization, free, budget)
-        result.explicit = engine.explicit
-        result.measurable = budget - footprint.total
-        if free < budget:
-            result.refused = "less memory is free than the utilization asks for"
-            self.tell(str(result))
-            return result
+        index = engine.placement[rank]
+        footprint = physics.footprint(engine, rank, self.devices[index], self.runtime)
+        result = BootResult(engine.name, engine.utilization, rank, engine.explicit)
         inputs = self.inputs(engine, rank)
         result.legal = self.legal.get(inputs, frozenset())
         simulation = self.simulation
-        simulation.current_device = device_index
+        simulation.current_device = index
         simulation.log, simulation.queries = result.log, result.queries
+        process = Process(self, engine, rank, footprint, result)
+        process.during_load, process.during_save = during_load, during_save
+        process.suggestion, process.schema = suggestion, schema
         with self._environment_of(engine):
-            module = self.subject.fresh()
-            if schema is not None:
-                self.subject.set_schema(module, schema)
-            worker = result.worker = self.worker(engine, rank, result.calls)
             try:
-                self._live(result, engine, module, worker, footprint, during_load, during_save,
-                           suggestion)  # fmt: skip
+                self._live(process, engine, footprint, result)
             except KilledError:
                 result.killed = True
         measured = result.suggestion is not None
         handed = suggestion if measured and suggestion is not None else result.suggestion
-        if type(handed) is int and 0 < handed <= min(free, budget) and engine.enabled:
+        if type(handed) is int and 0 < handed <= min(result.free, result.budget) and engine.enabled:
             old = result.legal if during_save is not None or result.raised else frozenset()
             self.legal[inputs] = old | {handed}
         self.tell(str(result))
         return result
 
     def _live(
-        self,
-        result: BootResult,
-        engine: Engine,
-        module: ModuleType,
-        worker: SimulatedWorker,
-        footprint: Footprint,
-        during_load: contextlib.AbstractContextManager[Any] | None,
-        during_save: contextlib.AbstractContextManager[Any] | None,
-        suggestion: object,
+        self, process: Process, engine: Engine, footprint: Footprint, result: BootResult
     ) -> None:
-        """The steps of `gpu_worker.Worker`, from the measurement to the save."""
-        cache, runner = worker.cache_config, worker.model_runner
-        config = worker.vllm_config
-        before = config.compute_hash() if self.watches_hash else ""
-        try:
-            with during_load or contextlib.nullcontext():
-                call(module.maybe_apply_startup_plan, worker)
-        except MissingFunctionError:
-            raise
-        except Exception as error:
-            result.raised, result.where = error, "apply"
-            return
-        if self.watches_hash:
-            result.config_hash = (before, config.compute_hash())
-        given = cache.kv_cache_memory_bytes
-        if given is not None and engine.explicit is None:
-            result.applied = given
-        if given:
-            runner.profile_run()
-            result.kv = given
-        else:
-            consumed = footprint.weights + footprint.persistent + runner.profile_run()
-            estimate = runner.profile_cudagraph_memory()
-            result.kv = result.budget - consumed - estimate
-        for path, value in engine.rewrites:
-            stub_configs.set_setting(config, path, value)
-        if type(result.kv) is not int or result.kv <= 0:
-            # vLLM gives up here: there is no room for a single block of KV cache.
-            result.kv = result.kv if type(result.kv) is int else 0
-            return
-        result.needed = footprint.total + result.kv
-        if result.out_of_memory:
-            return
-        graphs = runner.capture_model()
-        if cache.kv_cache_memory_bytes is not None:
-            return
-        # As the released worker: graphs are counted as estimate and as taken (BOOT-08).
-        result.suggestion = result.kv - graphs - SAFETY_BUFFER
-        handed = result.suggestion if suggestion is None else suggestion
-        try:
-            with during_save or contextlib.nullcontext():
-                call(module.maybe_save_startup_plan, worker, handed)
-        except MissingFunctionError:
-            raise
-        except Exception as error:
-            result.raised, result.where = error, "save"
+        """Boot as far as the save; what is served afterwards costs time and shows nothing."""
+        for stage in worker_steps.boot(footprint, process, process, result):
+            if stage == "snapshot":
+                result.measurable = result.budget - footprint.total
+            elif stage == "profiled":
+                assert result.worker is not None
+                for path, value in engine.rewrites:
+                    stub_configs.set_setting(result.worker.vllm_config, path, value)
+            elif stage == "saved":
+                return
 
     @contextlib.contextmanager
     def _environment_of(self, engine: Engine) -> Iterator[None]:
@@ -323,28 +267,8 @@ def _snapshot(device: Device, runtime: Runtime, index: int) -> MemorySnapshot:
 
 
 @contextlib.contextmanager
-def _quiet_environment() -> Iterator[None]:
-    hidden = {name: os.environ.pop(name) for name in list(os.environ) if is_hidden(name)}
-    try:
-        yield
-    finally:
-        os.environ.update(hidden)
-
-
-class _Lines(logging.Handler):
-    """Lines that a subject logs through the standard library instead of vLLM's logger."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        super().__init__()
-        self._simulation = simulation
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._simulation.log.append((record.levelname.lower(), record.getMessage()))
-
-
-@contextlib.contextmanager
 def _captured_logging(simulation: Simulation) -> Iterator[None]:
-    root, handler = logging.getLogger(), _Lines(simulation)
+    root, handler = logging.getLogger(), LoggedLines(lambda: simulation.log)
     level = root.level
     root.addHandler(handler)
     root.setLevel(logging.INFO)

@@ -284,7 +284,11 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     else:
         return
     observer = watching(*paths)
-    if observer is not None and observer.strict:
+    if observer is None or not observer.strict:
+        return
+    busy = getattr(_engaged, "observers", ())
+    # What an inner observer performs is not put before those around it.
+    if not any(inner in busy for inner in _stack[_stack.index(observer) :]):
         observer.refuse(
             f"{event} changes {next(path for path in paths if path)} past the functions of os that "
             "are watched; bind them at import, or teach harness/operations/replacements.py this way"

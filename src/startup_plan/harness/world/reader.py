@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.stubs import configs as stub_configs
+from startup_plan.support.isolated import run_isolated
 
 from .engine import Engine
 from .outcome import gib
 from .subject import MissingFunctionError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
+
+    from startup_plan.support.isolated import Outcome
 
     from .world import World
 
@@ -210,6 +214,30 @@ class Reader:
             if during is not None:
                 world.subject._pristine = None
         return Reading(self._worker.cache_config.kv_cache_memory_bytes, None)
+
+    def look_apart(
+        self,
+        *,
+        seconds: float,
+        extra_bytes: int,
+        prepare: Callable[[], object] | None = None,
+        trace: bool = False,
+    ) -> tuple[str, Outcome]:
+        """Look up in a process of its own; see `run_isolated` for its limits.
+
+        Returns:
+            What came of it instead of a miss, "" if it was one; and the outcome of the process.
+        """
+
+        def look() -> tuple[bool, str]:
+            reading = self.look()
+            return reading.missed, str(reading)
+
+        outcome = run_isolated(
+            look, seconds=seconds, extra_bytes=extra_bytes, prepare=prepare, trace=trace
+        )
+        missed, what = outcome.value or (False, f"the look-up {outcome}")
+        return "" if missed else what, outcome
 
     @property
     def log(self) -> list[tuple[str, str]]:

@@ -118,9 +118,7 @@ def test_an_obstacle_on_the_way_is_a_miss(world: World, obstacle: str) -> None:
     with Reader(world, engine) as reader:
         reader.look()
         _put_up(obstacle, saved.path)
-        complaint, _ = reader.look_apart(
-            seconds=SECONDS, extra_bytes=EXTRA_BYTES, prepare=drop_override
-        )
+        complaint = _look_apart(reader, drop_override)
 
     if complaint:
         raise Violation("LOAD-06", f"{saved}; {obstacle}; {complaint}")
@@ -132,9 +130,7 @@ def test_no_descriptor_left_is_a_miss(world: World) -> None:
     saved = save_plan(world, engine)
     with Reader(world, engine) as reader:
         reader.look()
-        complaint, _ = reader.look_apart(
-            seconds=SECONDS, extra_bytes=EXTRA_BYTES, prepare=_use_up_descriptors
-        )
+        complaint = _look_apart(reader, _use_up_descriptors)
 
     if complaint:
         raise Violation("LOAD-06", f"{saved}; no descriptor was left; {complaint}")

@@ -29,7 +29,7 @@ from .python_file import InterposedFile, close_quietly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import ModuleType, TracebackType
+    from types import ModuleType
 
     from startup_plan.harness.world.subject import Subject
 
@@ -87,12 +87,7 @@ class Observer:
         _stack.append(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """See no more; what is left open goes to the observer around this one.
 
         Raises:
@@ -107,7 +102,7 @@ class Observer:
         else:
             for fd in self._fds:
                 descriptors.pop(fd, None)
-        if self.unknown and not isinstance(error, UnknownOperationError):
+        if self.unknown and not any(isinstance(what, UnknownOperationError) for what in raised):
             raise UnknownOperationError(self.unknown[0])
 
     def bury(self) -> None:

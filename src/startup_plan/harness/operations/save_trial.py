@@ -204,14 +204,23 @@ class SaveTrial:
             def fault(n: int, name: str = name) -> Trace:
                 return fail_at(self.root, n, name, persistent=persistent, **options)
 
-            yield from self._each(fault, f"{name} of {{}}{until}")
+            yield from self.each(fault, f"{name} of {{}}{until}")
 
     def killed(self) -> Iterator[Attempt]:
         """Save and die before the first operation, then before the second, and so on."""
-        yield from self._each(lambda n: kill_at(self.root, n), "killed before {}")
+        yield from self.each(lambda n: kill_at(self.root, n), "killed before {}")
 
-    def _each(self, fault_at: Callable[[int], Trace], label: str) -> Iterator[Attempt]:
-        for n in itertools.count(1):
+    def each(
+        self, fault_at: Callable[[int], Trace], label: str, first: int = 1
+    ) -> Iterator[Attempt]:
+        """Save with a fault at one operation after the other, until none is reached.
+
+        Args:
+            fault_at: number of an operation -> the fault.
+            label: what it is, with a place for the operation.
+            first: number of the first operation.
+        """
+        for n in itertools.count(first):
             fault = fault_at(n)
             result = self.save(fault)
             if not fault.fired:

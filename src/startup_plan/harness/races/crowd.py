@@ -28,7 +28,6 @@ from .two_savers import A_NEIGHBOUR, LONG, OLD, ONE_PID, SHORT, SavingBoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from startup_plan.harness.world.world import World
 
@@ -142,12 +141,7 @@ class Crowd:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Put back the devices and the modules."""
         self._exit.close()
 

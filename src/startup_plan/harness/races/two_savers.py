@@ -31,7 +31,6 @@ from .sequencer import Leg, Stage, nested
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
 
     from startup_plan.harness.operations.faults import Trace
     from startup_plan.harness.operations.operation import Operation
@@ -216,12 +215,7 @@ class TwoSavers:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Put back the devices, the modules and the functions of `os`."""
         self._exit.close()
 

@@ -134,11 +134,9 @@ class Crowd:
             world.subject._pristine = None
             self._exit.enter_context(mock.patch.object(os, "getpid", return_value=ONE_PID[0]))
         self._reader = self._exit.enter_context(Reader(world, self._engine))
-        try:
+        with self._exit:
             self._begin()
-        except BaseException:
-            self._exit.close()
-            raise
+            self._exit = self._exit.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

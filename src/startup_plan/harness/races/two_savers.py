@@ -208,11 +208,9 @@ class TwoSavers:
         self._between = self._exit.enter_context(
             Reader(world, self._engine, free=device.free - _BETWEEN)
         )
-        try:
+        with self._exit:
             self._begin()
-        except BaseException:
-            self._exit.close()
-            raise
+            self._exit = self._exit.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -103,54 +103,48 @@ def test_damaged_bytes_do_no_harm(world: World, tally: Tally, share: str, requir
     judge(requirement, share, world, tally, run)
 
 
-@pytest.mark.parametrize(("kind", "requirement"), with_both("JSON"))
-def test_json_that_no_save_wrote_does_no_harm(
-    world: World, tally: Tally, kind: str, requirement: str
-) -> None:
+def _json(world: World, kind: str) -> Sweep:
     """A plan whose file is a JSON object, with other types, spellings, fields or encodings."""
-
-    def run() -> Sweep:
-        engine = plain_engine()
-        saved = save_plan(world, engine)
-        return sweep(world, engine, kind, [saved], json_variants.mutations(saved.data))
-
-    judge(requirement, kind, world, tally, run)
+    engine = plain_engine()
+    saved = save_plan(world, engine)
+    return sweep(world, engine, kind, [saved], json_variants.mutations(saved.data))
 
 
-@pytest.mark.parametrize(("kind", "requirement"), with_both("splices of two plans"))
-def test_plans_put_together_from_two_do_no_harm(
-    world: World, tally: Tally, kind: str, requirement: str
-) -> None:
+def _two_plans(world: World, kind: str) -> Sweep:
     """A mixture of two plans of one engine never gives the larger value at the lower baseline."""
-
-    def run() -> Sweep:
-        engine = plain_engine()
-        ample = save_plan(world, engine)
-        os.unlink(ample.path)
-        world.devices[0].tenants["tenant"] = GIB
-        scarce = save_plan(world, engine, ample.kv_bytes - GIB - 12_345)
-        world.devices[0].tenants.clear()
-        spliced = variants.splices(ample.data, scarce.data, scaled(2_000))
-        return sweep(world, engine, kind, [ample, scarce], spliced)
-
-    judge(requirement, kind, world, tally, run)
+    engine = plain_engine()
+    ample = save_plan(world, engine)
+    os.unlink(ample.path)
+    world.devices[0].tenants["tenant"] = GIB
+    scarce = save_plan(world, engine, ample.kv_bytes - GIB - 12_345)
+    world.devices[0].tenants.clear()
+    spliced = variants.splices(ample.data, scarce.data, scaled(2_000))
+    return sweep(world, engine, kind, [ample, scarce], spliced)
 
 
-@pytest.mark.parametrize(("kind", "requirement"), with_both("splices with another engine's plan"))
-def test_plans_put_together_from_two_engines_do_no_harm(
+def _two_engines(world: World, kind: str) -> Sweep:
+    """A mixture with the plan of another engine never gives anything but one's own value."""
+    engine, other = plain_engine(), plain_engine("the other engine")
+    other.hash_override = "0ddba11000"
+    mine = save_plan(world, engine)
+    os.unlink(mine.path)
+    theirs = save_plan(world, other, mine.kv_bytes + 54_321)
+    if theirs.path == mine.path:
+        pytest.skip("two engines share a key here, and so a plan (KEY-01)")
+    spliced = variants.splices(mine.data, theirs.data, scaled(2_000))
+    return sweep(world, engine, kind, [mine], spliced)
+
+
+MIXTURES: Final = {
+    "JSON": _json,
+    "splices of two plans": _two_plans,
+    "splices with another engine's plan": _two_engines,
+}
+
+
+@pytest.mark.parametrize(("kind", "requirement"), with_both(*MIXTURES))
+def test_what_resembles_a_plan_does_no_harm(
     world: World, tally: Tally, kind: str, requirement: str
 ) -> None:
-    """A mixture with the plan of another engine never gives anything but one's own value."""
-
-    def run() -> Sweep:
-        engine, other = plain_engine(), plain_engine("the other engine")
-        other.hash_override = "0ddba11000"
-        mine = save_plan(world, engine)
-        os.unlink(mine.path)
-        theirs = save_plan(world, other, mine.kv_bytes + 54_321)
-        if theirs.path == mine.path:
-            pytest.skip("two engines share a key here, and so a plan (KEY-01)")
-        spliced = variants.splices(mine.data, theirs.data, scaled(2_000))
-        return sweep(world, engine, kind, [mine], spliced)
-
-    judge(requirement, kind, world, tally, run)
+    """JSON that no save wrote, and plans put together from two, of one engine or of two."""
+    judge(requirement, kind, world, tally, lambda: MIXTURES[kind](world, kind))

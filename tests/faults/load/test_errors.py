@@ -14,7 +14,7 @@ from startup_plan.harness.operations.faults import fail_at
 from startup_plan.harness.stubs.units import MIB
 from startup_plan.harness.world.fake_disk import fake_world
 from startup_plan.harness.world.reader import Reader, plain_engine, save_plan
-from startup_plan.support.isolated import drop_override, run_isolated
+from startup_plan.support.isolated import drop_override
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,67 +70,44 @@ def test_an_error_of_any_operation_is_a_miss(world: World, tally: Tally, stays: 
         raise Violation("LOAD-06", f"{saved}; {what}; {'; '.join(offenders)}")
 
 
-def _closed_file(path: str) -> None:
+def _close(path: str) -> None:
     os.chmod(path, 0)
 
 
-def _closed_folder(path: str) -> None:
-    os.chmod(os.path.dirname(path), 0)
+def _take_away(path: str) -> None:
+    os.rename(path, f"{path}.away")
 
 
-def _closed_root(path: str) -> None:
-    os.chmod(os.path.dirname(os.path.dirname(path)), 0)
-
-
-def _file_for_folder(path: str) -> None:
-    folder = os.path.dirname(path)
-    os.rename(folder, f"{folder}.away")
-    _write(folder)
-
-
-def _file_for_root(path: str) -> None:
-    root = os.path.dirname(os.path.dirname(path))
-    os.rename(root, f"{root}.away")
-    _write(root)
-
-
-def _loop_for_folder(path: str) -> None:
-    folder = os.path.dirname(path)
-    os.rename(folder, f"{folder}.away")
-    os.symlink(os.path.basename(folder), folder)
-
-
-def _loop_for_root(path: str) -> None:
-    root = os.path.dirname(os.path.dirname(path))
-    os.rename(root, f"{root}.away")
-    os.symlink(os.path.basename(root), root)
-
-
-def _no_folder(path: str) -> None:
-    os.rename(os.path.dirname(path), f"{os.path.dirname(path)}.away")
-
-
-def _no_root(path: str) -> None:
-    root = os.path.dirname(os.path.dirname(path))
-    os.rename(root, f"{root}.away")
-
-
-def _write(path: str) -> None:
+def _put_a_file(path: str) -> None:
+    _take_away(path)
     with open(path, "wb") as stream:
         stream.write(b"no folder")
 
 
-OBSTACLES: Final[dict[str, Callable[[str], None]]] = {
-    "the plan may not be read": _closed_file,
-    "its folder may not be entered": _closed_folder,
-    "the cache root may not be entered": _closed_root,
-    "a file lies where its folder was": _file_for_folder,
-    "a file lies where the cache root was": _file_for_root,
-    "a link to itself lies where its folder was": _loop_for_folder,
-    "a link to itself lies where the cache root was": _loop_for_root,
-    "its folder is gone": _no_folder,
-    "the cache root is gone": _no_root,
+def _put_a_loop(path: str) -> None:
+    _take_away(path)
+    os.symlink(os.path.basename(path), path)
+
+
+OBSTACLES: Final[dict[str, tuple[Callable[[str], None], int]]] = {
+    "the plan may not be read": (_close, 0),
+    "its folder may not be entered": (_close, 1),
+    "the cache root may not be entered": (_close, 2),
+    "a file lies where its folder was": (_put_a_file, 1),
+    "a file lies where the cache root was": (_put_a_file, 2),
+    "a link to itself lies where its folder was": (_put_a_loop, 1),
+    "a link to itself lies where the cache root was": (_put_a_loop, 2),
+    "its folder is gone": (_take_away, 1),
+    "the cache root is gone": (_take_away, 2),
 }
+"""What is in the way -> how it comes there, and how many folders above the plan."""
+
+
+def _put_up(obstacle: str, path: str) -> None:
+    put, above = OBSTACLES[obstacle]
+    for _ in range(above):
+        path = os.path.dirname(path)
+    put(path)
 
 
 @pytest.mark.parametrize("obstacle", OBSTACLES)
@@ -140,7 +117,7 @@ def test_an_obstacle_on_the_way_is_a_miss(world: World, obstacle: str) -> None:
     saved = save_plan(world, engine)
     with Reader(world, engine) as reader:
         reader.look()
-        OBSTACLES[obstacle](saved.path)
+        _put_up(obstacle, saved.path)
         complaint = _look_apart(reader, drop_override)
 
     if complaint:
@@ -166,16 +143,7 @@ def _use_up_descriptors() -> None:
 
 def _look_apart(reader: Reader, prepare: Callable[[], object]) -> str:
     """What was wrong with a look-up in a process that was prepared for it, or nothing."""
-
-    def look() -> tuple[bool, str]:
-        reading = reader.look()
-        return reading.missed, str(reading)
-
-    outcome = run_isolated(look, seconds=20.0, extra_bytes=256 * MIB, prepare=prepare)
-    if outcome.kind != "returned":
-        return f"the look-up {outcome}"
-    missed, what = outcome.value
-    return "" if missed else str(what)
+    return reader.look_apart(seconds=20.0, extra_bytes=256 * MIB, prepare=prepare)[0]
 
 
 @pytest.mark.parametrize("obstacle", [name for name in OBSTACLES if "may not" in name])
@@ -185,7 +153,7 @@ def test_another_users_plan_is_a_miss(subject: Subject, obstacle: str) -> None:
         engine = plain_engine()
         saved = save_plan(world, engine)
         with Reader(world, engine) as reader:
-            OBSTACLES[obstacle](saved.path)
+            _put_up(obstacle, saved.path)
             reading = reader.look()
 
     if not reading.missed:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 from hypothesis import example, given, settings
@@ -19,9 +19,13 @@ from startup_plan.harness.world.reader import plain_engine, save_plan
 from startup_plan.support.isolated import run_isolated
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.reader import Saved
     from startup_plan.harness.world.world import World
+
+Drawn = TypeVar("Drawn")
 
 SECONDS: Final = 30.0
 EXTRA_BYTES: Final = 2**30
@@ -131,60 +135,51 @@ def _edited(data: bytes, edits: list[tuple[float, int, bytes]]) -> bytes:
     return data
 
 
-def _judge_one(bench: Bench, saved: Saved, data: bytes) -> None:
-    name = f"{len(data)} bytes lay there instead, {data[:80]!r}"
-    found = bench.read(Variant(name, data))
-    if found is not None:
-        requirement = "LOAD-02" if found.reading.raised is None else "LOAD-01"
-        raise Violation(requirement, f"{saved}; {found}")
+def _read_each(
+    world: World,
+    tally: Tally,
+    drawn: st.SearchStrategy[Drawn],
+    bytes_of: Callable[[Saved, Drawn], bytes],
+    examples: int,
+    explicit: tuple[Drawn, ...] = (),
+) -> None:
+    """Put bytes in the place of a plan, as many times as the profile asks for, and look it up."""
+    engine = plain_engine()
+    saved = save_plan(world, engine)
+
+    @settings(max_examples=profiles.scaled(examples))
+    @given(drawn)
+    def read(given: Drawn) -> None:
+        tally(examples=1, byte_variants=1)
+        data = bytes_of(saved, given)
+        found = bench.read(Variant(f"{len(data)} bytes lay there instead, {data[:80]!r}", data))
+        if found is not None:
+            requirement = "LOAD-02" if found.reading.raised is None else "LOAD-01"
+            raise Violation(requirement, f"{saved}; {found}")
+
+    for one in explicit:
+        read = example(one)(read)
+    with Bench(world, engine, [saved]) as bench:
+        read()
 
 
 @pytest.mark.requirement("LOAD-01", "LOAD-02")
 def test_any_bytes_are_a_miss(world: World, tally: Tally) -> None:
     """Whatever bytes lie at the path, text, JSON or neither, a look-up passes over them."""
-    engine = plain_engine()
-    saved = save_plan(world, engine)
-
-    @settings(max_examples=profiles.scaled(400))
-    @given(_any_bytes)
-    @example(b"\xff")
-    @example(b"[]")
-    def read(data: bytes) -> None:
-        tally(examples=1, byte_variants=1)
-        _judge_one(bench, saved, data)
-
-    with Bench(world, engine, [saved]) as bench:
-        read()
+    _read_each(world, tally, _any_bytes, lambda _, data: data, 400, explicit=(b"\xff", b"[]"))
 
 
 @pytest.mark.requirement("LOAD-01", "LOAD-02")
 def test_forged_plans_are_misses(world: World, tally: Tally) -> None:
     """An object with the fields of vLLM's format and values of any kind is no plan."""
-    engine = plain_engine()
-    saved = save_plan(world, engine)
 
-    @settings(max_examples=profiles.scaled(200))
-    @given(_forged_plans())
-    def read(fields: dict[str, Any]) -> None:
-        tally(examples=1, byte_variants=1)
-        text = json.dumps(fields).replace('"KEY"', json.dumps(saved.key))
-        _judge_one(bench, saved, text.encode())
+    def bytes_of(saved: Saved, fields: dict[str, Any]) -> bytes:
+        return json.dumps(fields).replace('"KEY"', json.dumps(saved.key)).encode()
 
-    with Bench(world, engine, [saved]) as bench:
-        read()
+    _read_each(world, tally, _forged_plans(), bytes_of, 200)
 
 
 @pytest.mark.requirement("LOAD-01", "LOAD-02")
 def test_edited_plans_are_misses(world: World, tally: Tally) -> None:
     """A saved plan with a few bytes lost, replaced or put in between gives no other value."""
-    engine = plain_engine()
-    saved = save_plan(world, engine)
-
-    @settings(max_examples=profiles.scaled(200))
-    @given(_edits())
-    def read(edits: list[tuple[float, int, bytes]]) -> None:
-        tally(examples=1, byte_variants=1)
-        _judge_one(bench, saved, _edited(saved.data, edits))
-
-    with Bench(world, engine, [saved]) as bench:
-        read()
+    _read_each(world, tally, _edits(), lambda saved, edits: _edited(saved.data, edits), 200)

@@ -83,10 +83,6 @@ def test_a_plan_that_one_may_only_read_is_applied(subject: Subject, shared: bool
         raise Violation("LOAD-07", f"{saved}; a user who may only read {owner} booted; {result}")
 
 
-def _move(old: str, new: str) -> None:
-    os.rename(old, new)
-
-
 def _copy(old: str, new: str) -> None:
     shutil.copytree(old, new)
     shutil.rmtree(old)
@@ -101,26 +97,18 @@ def _copy_bytes(old: str, new: str) -> None:
             os.utime(os.path.join(folder, name), (0, 0))
 
 
-def _copy_beside(old: str, new: str) -> None:
-    shutil.copytree(old, new)
-
-
-def _link(old: str, new: str) -> None:
-    os.symlink(old, new)
-
-
 def _move_and_link(old: str, new: str) -> None:
     """The folder of plans on another disk, with a link where it is looked for."""
     os.rename(old, f"{new}.far")
     os.symlink(f"{new}.far", new)
 
 
-WAYS: Final[dict[str, Callable[[str, str], None]]] = {
-    "moved": _move,
+WAYS: Final[dict[str, Callable[[str, str], object]]] = {
+    "moved": os.rename,
     "copied, and the old one removed": _copy,
     "copied without times and modes, and the old one removed": _copy_bytes,
-    "copied": _copy_beside,
-    "linked": _link,
+    "copied": shutil.copytree,
+    "linked": os.symlink,
     "moved behind a link": _move_and_link,
 }
 

@@ -11,7 +11,6 @@ import pytest
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.stubs.units import GIB, MIB
 from startup_plan.harness.world.reader import Reader, plain_engine, save_plan
-from startup_plan.support.isolated import run_isolated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,43 +35,15 @@ READ: Final = 128 * KIB
 blocks of any usual size."""
 
 
-def _spaces_before(path: str, data: bytes) -> None:
-    _write(path, data.rjust(LARGEST + 1))
+def _written(change: Callable[[bytes], bytes], size: int = 0) -> Callable[[str, bytes], None]:
+    """What makes the file: changed bytes of the plan, and a hole behind them up to a size."""
 
+    def make(path: str, data: bytes) -> None:
+        with open(path, "wb") as stream:
+            stream.write(change(data))
+            stream.truncate(max(size, stream.tell()))
 
-def _spaces_after(path: str, data: bytes) -> None:
-    _write(path, data.ljust(LARGEST + 1))
-
-
-def _line_feeds_after(path: str, data: bytes) -> None:
-    _write(path, data.ljust(LARGEST + 1, b"\n"))
-
-
-def _more_spaces(path: str, data: bytes) -> None:
-    _write(path, data.rjust(512 * KIB))
-
-
-def _far_more_spaces(path: str, data: bytes) -> None:
-    _write(path, data.rjust(3 * MIB))
-
-
-def _repeated(path: str, data: bytes) -> None:
-    _write(path, data * (LARGEST // len(data) + 1))
-
-
-def _hole(path: str, _data: bytes) -> None:
-    _write(path, b"")
-    os.truncate(path, GIB)
-
-
-def _hole_after(path: str, data: bytes) -> None:
-    _write(path, data)
-    os.truncate(path, GIB)
-
-
-def _small_hole(path: str, _data: bytes) -> None:
-    _write(path, b"")
-    os.truncate(path, LARGEST + 1)
+    return make
 
 
 def _says_empty(path: str, _data: bytes) -> None:
@@ -83,21 +54,20 @@ def _says_empty(path: str, _data: bytes) -> None:
     os.symlink("/proc/self/smaps", path)
 
 
-def _write(path: str, data: bytes) -> None:
-    with open(path, "wb") as stream:
-        stream.write(data)
-
-
 FILES: Final[dict[str, Callable[[str, bytes], None]]] = {
-    "the plan behind spaces, 64 KiB and 1 byte": _spaces_before,
-    "the plan and spaces, 64 KiB and 1 byte": _spaces_after,
-    "the plan and line feeds, 64 KiB and 1 byte": _line_feeds_after,
-    "the plan behind spaces, 512 KiB": _more_spaces,
-    "the plan behind spaces, 3 MiB": _far_more_spaces,
-    "the plan over and over, more than 64 KiB": _repeated,
-    "64 KiB and 1 byte of zeros": _small_hole,
-    "1 GiB of zeros": _hole,
-    "the plan and zeros up to 1 GiB": _hole_after,
+    "the plan behind spaces, 64 KiB and 1 byte": _written(lambda data: data.rjust(LARGEST + 1)),
+    "the plan and spaces, 64 KiB and 1 byte": _written(lambda data: data.ljust(LARGEST + 1)),
+    "the plan and line feeds, 64 KiB and 1 byte": _written(
+        lambda data: data.ljust(LARGEST + 1, b"\n")
+    ),
+    "the plan behind spaces, 512 KiB": _written(lambda data: data.rjust(512 * KIB)),
+    "the plan behind spaces, 3 MiB": _written(lambda data: data.rjust(3 * MIB)),
+    "the plan over and over, more than 64 KiB": _written(
+        lambda data: data * (LARGEST // len(data) + 1)
+    ),
+    "64 KiB and 1 byte of zeros": _written(lambda _: b"", LARGEST + 1),
+    "1 GiB of zeros": _written(lambda _: b"", GIB),
+    "the plan and zeros up to 1 GiB": _written(lambda data: data, GIB),
     "a file of size 0 that is longer than 64 KiB": _says_empty,
 }
 
@@ -108,29 +78,18 @@ def test_a_file_too_large_is_a_miss_and_costs_little(world: World, file: str) ->
     engine = plain_engine()
     saved = save_plan(world, engine)
     with Reader(world, engine) as reader:
-
-        def look() -> tuple[bool, str]:
-            reading = reader.look()
-            return reading.missed, str(reading)
-
         # Twice, so that caches of the interpreter are filled as well.
         reader.look()
         reader.look()
         FILES[file](saved.path, saved.data)
-        outcome = run_isolated(look, seconds=5.0, extra_bytes=256 * MIB, trace=True)
+        complaint, outcome = reader.look_apart(seconds=5.0, extra_bytes=256 * MIB, trace=True)
 
-    complaint = _complaint(outcome)
-    if complaint:
+    if complaint := complaint or _cost(outcome):
         raise Violation("LOAD-05", f"{file} lay in the place of a plan; {complaint}")
 
 
-def _complaint(outcome: Outcome) -> str:
-    """What was wrong with the look-up, or nothing."""
-    if outcome.kind != "returned":
-        return f"the look-up {outcome}"
-    missed, what = outcome.value
-    if not missed:
-        return str(what)
+def _cost(outcome: Outcome) -> str:
+    """What a look-up took too much of, or nothing."""
     if outcome.allocated > EXTRA:
         return f"the look-up took {outcome.allocated / MIB:.1f} MiB of memory"
     if outcome.resident is not None and outcome.resident > EXTRA + RESIDENT_SLACK:

@@ -27,24 +27,32 @@ ENOUGH: Final = 1500
 """Distinct disks after which a subject that has broken its promise is not tried any further."""
 
 
-def judged(
+@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize(
+    "requirement",
+    [pytest.param(id_, marks=pytest.mark.requirement(id_)) for id_ in ("SAVE-06", "SAVE-07")],
+)
+def test_every_power_loss_leaves_what_was_promised(
     requirement: str,
     workload: str,
     world: World,
-    scratch: Path,
-    config: pytest.Config,
+    fresh_folder: Callable[[], Path],
+    pytestconfig: pytest.Config,
     tally: Tally,
 ) -> None:
-    """Boot from every legal state of a workload; the first broken promise is the story."""
+    """Every legal disk holds the plan once a save has returned, and until then the old or the new.
+
+    The first broken promise is the story.
+    """
     wanted: StateId | None = None
-    text = config.getoption("--gate-state")
+    text = pytestconfig.getoption("--gate-state")
     if text is not None:
         wanted = parse_state(text)
         if wanted is None or wanted.workload != workload:
             pytest.skip("another crash state was asked for")
     # A single state may be any one; the inner loop tries few of the places where data is cut.
     cuts = None if profiles.is_thorough() or wanted is not None else CUTS
-    trial = CrashTrial(world, workload, scratch, cuts=cuts)
+    trial = CrashTrial(world, workload, fresh_folder(), cuts=cuts)
     broken: list[tuple[StateId, str]] = []
     for found in trial.judge(requirement, wanted):
         broken.append(found)
@@ -60,29 +68,3 @@ def judged(
             requirement,
             f"{why}; {state} ({len(broken)} such states among those of {trial.tried} disks)",
         )
-
-
-@pytest.mark.requirement("SAVE-06")
-@pytest.mark.parametrize("workload", WORKLOADS)
-def test_a_returned_save_survives_every_power_loss(
-    workload: str,
-    world: World,
-    fresh_folder: Callable[[], Path],
-    pytestconfig: pytest.Config,
-    tally: Tally,
-) -> None:
-    """Once a save has returned, every legal state of the disk holds its plan."""
-    judged("SAVE-06", workload, world, fresh_folder(), pytestconfig, tally)
-
-
-@pytest.mark.requirement("SAVE-07")
-@pytest.mark.parametrize("workload", WORKLOADS)
-def test_a_power_loss_during_a_save_leaves_old_or_new(
-    workload: str,
-    world: World,
-    fresh_folder: Callable[[], Path],
-    pytestconfig: pytest.Config,
-    tally: Tally,
-) -> None:
-    """A power loss in the middle of a save leaves the old plan or the new one, never neither."""
-    judged("SAVE-07", workload, world, fresh_folder(), pytestconfig, tally)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.operation import REMOVES
 from startup_plan.harness.operations.save_trial import NEW, SaveTrial, errors
 from startup_plan.harness.stubs.units import gib
 
 if TYPE_CHECKING:
-    from startup_plan.harness.operations.operation import Operation
+    from collections.abc import Callable, Iterator
+
+    from startup_plan.harness.operations.save_trial import Attempt
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
 
@@ -23,31 +24,18 @@ def test_no_failing_operation_makes_a_save_raise(
     world: World, tally: Tally, over_old: bool, persistent: bool
 ) -> None:
     """Whichever operation of a save fails, and with whichever error, nothing is raised."""
-    trial, tried, offenders = SaveTrial(world, over_old=over_old), 0, []
-    for names, after_effect in ((errors(), False), (errors()[:2], True)):
-        for attempt in trial.failed(names, persistent=persistent, after_effect=after_effect):
-            tried += 1
-            if (raised := attempt.result.raised) is not None:
-                offenders.append(f"{attempt.label}: the save raised {trial.brief(raised)}")
-    tally(faults=tried, boots=world.boots)
+    trial = SaveTrial(world, over_old=over_old)
+    tried = _judge("SAVE-01", trial, tally, _failed(trial, persistent=persistent), _raised)
 
-    if offenders:
-        raise Violation("SAVE-01", _story(trial, offenders, tried))
     assert tried >= len(errors())
 
 
 @pytest.mark.requirement("SAVE-01")
 def test_a_full_disk_does_not_make_a_save_raise(world: World, tally: Tally, over_old: bool) -> None:
     """Where everything that takes space fails and the rest works, nothing is raised."""
-    trial, tried, offenders = SaveTrial(world, over_old=over_old), 0, []
-    for attempt in trial.failed(("ENOSPC", "EDQUOT"), persistent=True, matching=_takes_space):
-        tried += 1
-        if (raised := attempt.result.raised) is not None:
-            offenders.append(f"{attempt.label}: the save raised {trial.brief(raised)}")
-    tally(faults=tried, boots=world.boots)
+    trial = SaveTrial(world, over_old=over_old)
+    tried = _judge("SAVE-01", trial, tally, _on_a_full_disk(trial), _raised)
 
-    if offenders:
-        raise Violation("SAVE-01", _story(trial, offenders, tried))
     assert tried >= 2
 
 
@@ -56,47 +44,27 @@ def test_a_failed_save_leaves_the_old_plan_as_it_was(
     world: World, tally: Tally, persistent: bool
 ) -> None:
     """After any fault the plan file is byte for byte the old one, or the whole new one."""
-    trial, tried, offenders = SaveTrial(world, over_old=True), 0, []
-    for names, after_effect in ((errors(), False), (errors()[:2], True)):
-        for attempt in trial.failed(names, persistent=persistent, after_effect=after_effect):
-            tried += 1
-            if damage := _damage(trial):
-                offenders.append(f"{attempt.label}: {damage}")
-    tally(faults=tried, boots=world.boots)
+    trial = SaveTrial(world, over_old=True)
+    tried = _judge("SAVE-02", trial, tally, _failed(trial, persistent=persistent), _damage)
 
-    if offenders:
-        raise Violation("SAVE-02", _story(trial, offenders, tried))
     assert tried >= len(errors())
 
 
 @pytest.mark.requirement("SAVE-02")
 def test_a_full_disk_leaves_the_old_plan_as_it_was(world: World, tally: Tally) -> None:
     """Where everything that takes space fails and the rest works, the old plan stays."""
-    trial, tried, offenders = SaveTrial(world, over_old=True), 0, []
-    for attempt in trial.failed(("ENOSPC", "EDQUOT"), persistent=True, matching=_takes_space):
-        tried += 1
-        if damage := _damage(trial):
-            offenders.append(f"{attempt.label}: {damage}")
-    tally(faults=tried, boots=world.boots)
+    trial = SaveTrial(world, over_old=True)
+    tried = _judge("SAVE-02", trial, tally, _on_a_full_disk(trial), _damage)
 
-    if offenders:
-        raise Violation("SAVE-02", _story(trial, offenders, tried))
     assert tried >= 2
 
 
 @pytest.mark.requirement("SAVE-03")
 def test_a_failed_save_leaves_no_temporary_file(world: World, tally: Tally, over_old: bool) -> None:
     """A save that one failing operation stops has removed what it created."""
-    trial, tried, offenders = SaveTrial(world, over_old=over_old), 0, []
-    for attempt in trial.failed(errors()):
-        tried += 1
-        # What cannot be removed stays; that is not a save that failed.
-        if attempt.fault.hit.name not in REMOVES and (left := trial.leftovers()):
-            offenders.append(f"{attempt.label}: {len(left)} temporary file was left")
-    tally(faults=tried, boots=world.boots)
+    trial = SaveTrial(world, over_old=over_old)
+    tried = _judge("SAVE-03", trial, tally, trial.failed(errors()), _litter)
 
-    if offenders:
-        raise Violation("SAVE-03", _story(trial, offenders, tried))
     assert tried >= len(errors())
 
 
@@ -105,23 +73,52 @@ def test_a_full_disk_is_left_without_a_temporary_file(
     world: World, tally: Tally, over_old: bool
 ) -> None:
     """Where everything that takes space fails, removing works, and nothing is left."""
-    trial, tried, offenders = SaveTrial(world, over_old=over_old), 0, []
-    for attempt in trial.failed(("ENOSPC", "EDQUOT"), persistent=True, matching=_takes_space):
-        tried += 1
-        if left := trial.leftovers():
-            offenders.append(f"{attempt.label}: {len(left)} temporary file was left")
-    tally(faults=tried, boots=world.boots)
+    trial = SaveTrial(world, over_old=over_old)
+    tried = _judge("SAVE-03", trial, tally, _on_a_full_disk(trial), _litter)
 
-    if offenders:
-        raise Violation("SAVE-03", _story(trial, offenders, tried))
     assert tried >= 2
 
 
-def _takes_space(operation: Operation) -> bool:
-    return operation.takes_space
+def _judge(
+    requirement: str,
+    trial: SaveTrial,
+    tally: Tally,
+    attempts: Iterator[Attempt],
+    complaint: Callable[[SaveTrial, Attempt], str],
+) -> int:
+    """Count the attempts, and raise the first about which there is something to complain."""
+    tried, offenders = 0, []
+    for attempt in attempts:
+        tried += 1
+        if what := complaint(trial, attempt):
+            offenders.append(f"{attempt.label}: {what}")
+    tally(faults=tried, boots=trial.world.boots)
+    trial.blame(requirement, offenders, tried)
+    return tried
 
 
-def _damage(trial: SaveTrial) -> str:
+def _failed(trial: SaveTrial, *, persistent: bool) -> Iterator[Attempt]:
+    """Operations that fail instead of happening, and such as have happened when they fail."""
+    yield from trial.failed(errors(), persistent=persistent)
+    yield from trial.failed(errors()[:2], persistent=persistent, after_effect=True)
+
+
+def _on_a_full_disk(trial: SaveTrial) -> Iterator[Attempt]:
+    return trial.failed(("ENOSPC", "EDQUOT"), persistent=True, matching=lambda o: o.takes_space)
+
+
+def _raised(trial: SaveTrial, attempt: Attempt) -> str:
+    raised = attempt.result.raised
+    return "" if raised is None else f"the save raised {trial.brief(raised)}"
+
+
+def _litter(trial: SaveTrial, attempt: Attempt) -> str:
+    # What cannot be removed stays; that is not a save that failed.
+    left = [] if attempt.fault.hit.name in REMOVES else trial.leftovers()
+    return f"{len(left)} temporary file was left" if left else ""
+
+
+def _damage(trial: SaveTrial, _: Attempt) -> str:
     """What is wrong with the plan after a save over `OLD` that a fault hit, "" if nothing is."""
     if trial.is_unchanged:
         return ""
@@ -131,12 +128,3 @@ def _damage(trial: SaveTrial) -> str:
         return ""
     state = "was changed" if there else "is gone"
     return f"the plan file {state}, and the next boot applied {gib(applied)}"
-
-
-def _story(trial: SaveTrial, offenders: list[str], tried: int) -> str:
-    rest = "".join(f"\nalso {offender}" for offender in offenders[1:4])
-    more = f"\nand {len(offenders) - 4} more" if len(offenders) > 4 else ""
-    return (
-        f"{trial.setting}, {gib(NEW)} are saved; {offenders[0]}"
-        f" ({len(offenders)} of {tried} faults){rest}{more}"
-    )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import fail_at
 from startup_plan.harness.operations.operation import REMOVES
 from startup_plan.harness.operations.save_trial import SaveTrial
@@ -17,7 +16,6 @@ from startup_plan.harness.operations.save_trial import SaveTrial
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from startup_plan.harness.operations.operation import Operation
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
 
@@ -30,12 +28,8 @@ def interrupted(trial: SaveTrial, kind: type[BaseException]) -> Iterator[str]:
     Operations that take names away are spared: a process that cannot remove its temporary file
     cannot be blamed for leaving it.
     """
-
-    def counts(operation: Operation) -> bool:
-        return operation.name not in REMOVES
-
     for n in itertools.count(1):
-        fault = fail_at(trial.root, n, kind, matching=counts)
+        fault = fail_at(trial.root, n, kind, matching=lambda o: o.name not in REMOVES)
         with contextlib.suppress(*INTERRUPTIONS):
             trial.save(fault)
         if not fault.fired:
@@ -56,10 +50,7 @@ def test_an_interrupted_save_leaves_no_temporary_file(
             offenders.append(f"{label}: {len(left)} temporary file was left")
     tally(faults=tried)
 
-    if offenders:
-        raise Violation(
-            "SAVE-03", f"{trial.setting}; {offenders[0]} (so at {len(offenders)} of {tried} places)"
-        )
+    trial.blame("SAVE-03", offenders, tried, "places")
     assert tried >= 3
 
 
@@ -78,8 +69,5 @@ def test_an_interrupted_save_leaves_the_old_plan_or_the_new(
             offenders.append(f"{label}: the plan is neither the old one nor the new one")
     tally(faults=tried)
 
-    if offenders:
-        raise Violation(
-            "SAVE-02", f"{trial.setting}; {offenders[0]} (so at {len(offenders)} of {tried} places)"
-        )
+    trial.blame("SAVE-02", offenders, tried, "places")
     assert tried >= 3

@@ -4,22 +4,17 @@
 from __future__ import annotations
 
 import os
-import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
 from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.operations.save_trial import NEIGHBOUR, NEW, OLD, SaveTrial
+from startup_plan.harness.operations.save_trial import NEIGHBOUR, NEW, OLD, SaveTrial, make_old
 from startup_plan.harness.stubs.units import gib
 
 if TYPE_CHECKING:
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
-
-
-OVER_AN_HOUR: Final = 3660
-"""Seconds; a margin for clocks of files that are coarser than the clock of the process."""
 
 
 @pytest.mark.requirement("SAVE-03")
@@ -59,26 +54,15 @@ def test_what_a_killed_save_leaves_is_removed_once_it_is_an_hour_old(
     for attempt in trial.killed():
         kills += 1
         remains = trial.leftovers()
-        for path in remains:
-            _make_old(path)
+        make_old(remains)
         # With still less memory free, whatever plan lies there is refused, and the boot saves.
         later = trial.save(again=False, neighbour=2 * NEIGHBOUR)
         if later.applied is None and any(os.path.lexists(path) for path in remains):
-            offenders.append((attempt.label, str(later)))
+            offenders.append(
+                f"{attempt.label}; over an hour later: {later}, and the remains of the killed save "
+                "still lie there"
+            )
     tally(kills=kills, boots=world.boots)
 
-    if offenders:
-        label, later_story = offenders[0]
-        raise Violation(
-            "SAVE-03",
-            f"{trial.setting}, a save was {label}; over an hour later: {later_story}, "
-            f"and the remains of the killed save still lie there "
-            f"({len(offenders)} of {kills} kills)",
-        )
+    trial.blame("SAVE-03", offenders, kills, "kills")
     assert kills >= 1
-
-
-def _make_old(path: str) -> None:
-    """Date a file, or a link itself, over an hour back."""
-    then = time.time() - OVER_AN_HOUR
-    os.utime(path, (then, then), follow_symlinks=False)

@@ -20,71 +20,52 @@ if TYPE_CHECKING:
     from startup_plan.harness.world.world import World
 
 
-def _a_file_for_the_cache_root(trial: SaveTrial) -> None:
-    _touch(trial.world.cache_root)
+def _file(path: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb"):
+        pass
 
 
-def _a_file_for_the_plan_folder(trial: SaveTrial) -> None:
-    os.makedirs(trial.world.cache_root)
-    _touch(trial.world.plan_folder)
+def _link(path: str, target: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.symlink(target, path)
 
 
-def _a_link_to_nowhere_for_the_cache_root(trial: SaveTrial) -> None:
-    os.symlink(os.path.join(trial.root, "nowhere", "at all"), trial.world.cache_root)
+def _rename(trial: SaveTrial, name: str) -> None:
+    trial.world.cache_root = os.path.join(trial.root, name)
 
 
-def _a_link_to_itself_for_the_plan_folder(trial: SaveTrial) -> None:
-    os.makedirs(trial.world.cache_root)
-    os.symlink(trial.world.plan_folder, trial.world.plan_folder)
+OBSTACLES: Final[dict[str, Callable[[SaveTrial], None]]] = {
+    "a file for the cache root": lambda trial: _file(trial.world.cache_root),
+    "a file for the plan folder": lambda trial: _file(trial.world.plan_folder),
+    "a link to nowhere for the cache root": lambda trial: _link(
+        trial.world.cache_root, os.path.join(trial.root, "nowhere", "at all")
+    ),
+    "a link to itself for the plan folder": lambda trial: _link(
+        trial.world.plan_folder, trial.world.plan_folder
+    ),
+    "an empty folder for the plan": lambda trial: os.makedirs(trial.plan),
+    "a full folder for the plan": lambda trial: os.makedirs(os.path.join(trial.plan, "more")),
+    "too long a name for the cache root": lambda trial: _rename(trial, "x" * 300),
+    "odd bytes in the name of the cache root": lambda trial: _rename(
+        trial, os.fsdecode(b"caf\xe9\n\x1b[31m")
+    ),
+}
 
 
-def _an_empty_folder_for_the_plan(trial: SaveTrial) -> None:
-    os.makedirs(trial.plan)
-
-
-def _a_full_folder_for_the_plan(trial: SaveTrial) -> None:
-    os.makedirs(os.path.join(trial.plan, "more"))
-
-
-def _too_long_a_name_for_the_cache_root(trial: SaveTrial) -> None:
-    trial.world.cache_root = os.path.join(trial.root, "x" * 300)
-
-
-def _odd_bytes_in_the_name_of_the_cache_root(trial: SaveTrial) -> None:
-    trial.world.cache_root = os.path.join(trial.root, os.fsdecode(b"caf\xe9\n\x1b[31m"))
-
-
-OBSTACLES: Final = pytest.mark.parametrize(
-    "put_up",
-    [
-        _a_file_for_the_cache_root,
-        _a_file_for_the_plan_folder,
-        _a_link_to_nowhere_for_the_cache_root,
-        _a_link_to_itself_for_the_plan_folder,
-        _an_empty_folder_for_the_plan,
-        _a_full_folder_for_the_plan,
-        _too_long_a_name_for_the_cache_root,
-        _odd_bytes_in_the_name_of_the_cache_root,
-    ],
-    ids=lambda function: function.__name__.strip("_"),
-)
-
-
-@OBSTACLES
+@pytest.mark.parametrize("obstacle", OBSTACLES)
 @pytest.mark.requirement("SAVE-01", "SAVE-03")
-def test_an_obstacle_costs_only_the_plan(
-    world: World, tally: Tally, put_up: Callable[[SaveTrial], None]
-) -> None:
+def test_an_obstacle_costs_only_the_plan(world: World, tally: Tally, obstacle: str) -> None:
     """Whatever stands in the way of a save, nothing is raised and no temporary file is left."""
     trial = SaveTrial(world, over_old=False)
     shutil.rmtree(world.cache_root)
-    put_up(trial)
+    OBSTACLES[obstacle](trial)
     before = _names(trial.root)
     result = trial.save(again=False)
     new = _names(trial.root) - before
     tally(boots=world.boots)
 
-    head = f"in the way: {put_up.__name__.strip('_').replace('_', ' ')}; {gib(NEW)} are saved"
+    head = f"in the way: {obstacle}; {gib(NEW)} are saved"
     if result.raised is not None and result.where == "save":
         raise Violation("SAVE-01", f"{head}; the save raised {trial.brief(result.raised)}")
     # A save that went well under another name of the cache root has left its files there.
@@ -96,8 +77,3 @@ def test_an_obstacle_costs_only_the_plan(
 def _names(root: str) -> set[str]:
     """Everything below a folder that is not a folder itself."""
     return {os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names}
-
-
-def _touch(path: str) -> None:
-    with open(path, "wb"):
-        pass

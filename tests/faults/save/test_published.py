@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +13,8 @@ from startup_plan.harness.operations.save_trial import NEW, SaveTrial, errors
 from startup_plan.harness.stubs.units import gib
 
 if TYPE_CHECKING:
-    from startup_plan.harness.operations.faults import Trace
     from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.world.outcome import BootResult
     from startup_plan.harness.world.world import World
 
 
@@ -28,29 +27,29 @@ def test_what_fails_after_the_plan_is_in_place_is_no_failure(
     if not trial.published:
         raise Violation("SAVE-10", f"{trial.setting}, {gib(NEW)} are saved; nothing was published")
     for name in errors():
-        for n in itertools.count(trial.published + 1):
-            fault = fail_at(trial.root, n, name, persistent)
-            result = trial.save(fault)
-            if not fault.fired:
-                break
+        for attempt in trial.each(
+            lambda n, name=name: fail_at(trial.root, n, name, persistent),  # type: ignore[misc]
+            f"{name} of {{}}",
+            trial.published + 1,
+        ):
             tried += 1
-            if result.raised is not None:
+            if end := _complaint(trial, attempt.result):
                 raise Violation(
-                    "SAVE-10", _story(trial, name, fault, f"it raised {trial.brief(result.raised)}")
+                    "SAVE-10",
+                    f"{trial.setting}, {gib(NEW)} are saved; after the plan was in place, "
+                    f"{attempt.label}; {end}",
                 )
-            if line := trial.told_of_failure():
-                raise Violation("SAVE-10", _story(trial, name, fault, f'it logged "{line}"'))
-            if (applied := trial.next_boot().applied) != NEW:
-                end = f"the next boot applied {gib(applied)}"
-                raise Violation("SAVE-10", _story(trial, name, fault, end))
     tally(faults=tried, boots=world.boots)
 
     # A save that does nothing after publishing has nothing that could fail.
     assert tried >= len(errors()) or trial.published == len(trial.clean.operations)
 
 
-def _story(trial: SaveTrial, error: str, fault: Trace, end: str) -> str:
-    return (
-        f"{trial.setting}, {gib(NEW)} are saved; after the plan was in place, "
-        f"{error} of {trial.describe(fault.hit)}; {end}"
-    )
+def _complaint(trial: SaveTrial, result: BootResult) -> str:
+    """What is wrong with a save that had put its plan in place, "" if nothing is."""
+    if result.raised is not None:
+        return f"it raised {trial.brief(result.raised)}"
+    if line := trial.told_of_failure():
+        return f'it logged "{line}"'
+    applied = trial.next_boot().applied
+    return "" if applied == NEW else f"the next boot applied {gib(applied)}"

@@ -15,7 +15,7 @@ from startup_plan.harness.operations.save_trial import NEW, OLD, SaveTrial
 from startup_plan.harness.stubs.units import GIB, gib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
@@ -89,60 +89,58 @@ def _senseless(trial: SaveTrial) -> dict[str, object]:
 @pytest.mark.requirement("SAVE-01")
 def test_no_value_makes_a_save_raise(world: World, tally: Tally, over_old: bool) -> None:
     """Whatever is handed over as a measurement, the save raises nothing."""
-    trial, offenders = SaveTrial(world, over_old=over_old), []
-    values = _senseless(trial)
-    for name, value in values.items():
-        raised = _save(trial, value)
-        if raised is not None:
-            offenders.append(f"{name} ({type(raised).__name__})")
-    tally(examples=len(values), boots=world.boots)
+    trial = SaveTrial(world, over_old=over_old)
 
-    if offenders:
-        raise Violation(
-            "SAVE-01",
-            f"{trial.setting}; {len(offenders)} of {len(values)} values made the save raise: "
-            + "; ".join(offenders),
-        )
+    def wrong(name: str, value: object) -> str:
+        raised = _save(trial, value)
+        return f"{name} ({type(raised).__name__})" if raised is not None else ""
+
+    _judge("SAVE-01", trial, tally, wrong, "values made the save raise")
 
 
 @pytest.mark.requirement("SAVE-09")
 def test_a_senseless_measurement_is_not_stored(world: World, tally: Tally, over_old: bool) -> None:
     """A value that no measurement gives leaves the disk as it was."""
-    trial = SaveTrial(world, over_old=over_old)
-    offenders: list[str] = []
-    values, start = _senseless(trial), OLD if over_old else None
-    for name, value in values.items():
+    trial, start = SaveTrial(world, over_old=over_old), OLD if over_old else None
+
+    def wrong(name: str, value: object) -> str:
         _save(trial, value)
         stored = not trial.is_unchanged
         applied = trial.next_boot().applied
-        if stored or applied != start:
-            offenders.append(name if offenders else f"{name} ({gib(applied)} applied next)")
-    tally(examples=len(values), boots=world.boots)
+        return f"{name} ({gib(applied)} applied next)" if stored or applied != start else ""
 
-    if offenders:
-        raise Violation(
-            "SAVE-09",
-            f"{trial.setting}; {len(offenders)} of {len(values)} senseless values were stored: "
-            + "; ".join(offenders),
-        )
+    _judge("SAVE-09", trial, tally, wrong, "senseless values were stored")
 
 
 @pytest.mark.requirement("SAVE-09")
 def test_the_reason_for_not_storing_is_logged(world: World, tally: Tally) -> None:
     """A save that declines a value says so, and does not say what a good save says."""
-    trial, offenders = SaveTrial(world, over_old=True), []
-    values = _senseless(trial)
-    for name, value in values.items():
+    trial = SaveTrial(world, over_old=True)
+
+    def wrong(name: str, value: object) -> str:
         # One that raises, or stores the value, is judged by the tests above.
-        if _save(trial, value) is None and trial.is_unchanged and not trial.says_more_than_success:
-            offenders.append(name)
-    tally(examples=len(values), boots=world.boots)
+        silent = _save(trial, value) is None and trial.is_unchanged
+        return name if silent and not trial.says_more_than_success else ""
+
+    _judge("SAVE-09", trial, tally, wrong, "senseless values were dropped without a word")
+
+
+def _judge(
+    requirement: str,
+    trial: SaveTrial,
+    tally: Tally,
+    wrong: Callable[[str, object], str],
+    what: str,
+) -> None:
+    """Try every senseless value, and raise those of which something is wrong."""
+    values = _senseless(trial)
+    offenders = [found for name, value in values.items() if (found := wrong(name, value))]
+    tally(examples=len(values), boots=trial.world.boots)
 
     if offenders:
         raise Violation(
-            "SAVE-09",
-            f"{trial.setting}; {len(offenders)} of {len(values)} senseless values were dropped "
-            f"without a word: " + "; ".join(offenders),
+            requirement,
+            f"{trial.setting}; {len(offenders)} of {len(values)} {what}: {'; '.join(offenders)}",
         )
 
 

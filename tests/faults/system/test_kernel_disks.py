@@ -19,7 +19,7 @@ from startup_plan.harness.kernel.disks import (
     mount_memory,
     with_own_mounts,
 )
-from startup_plan.harness.kernel.trial import damage_of, save_plainly
+from startup_plan.harness.kernel.trial import damage_of, raised_by
 from startup_plan.harness.operations.save_trial import NEIGHBOUR, NEW, OLD, SaveTrial
 from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.engine import Engine
@@ -82,7 +82,7 @@ def _save_on_a_full_disk(
         trial.put_back()
         label = f"{trial.setting}; a process saves {gib(NEW)} with {spare} {shortage.what} left"
         fillers = shortage.fill(root, spare=spare)
-        if raised := save_plainly(trial):
+        if raised := raised_by(trial.save_unseen()):
             offenders["SAVE-01"].append(f"{label}: the save raised {raised}")
         if left := trial.leftovers():
             offenders["SAVE-03"].append(f"{label}: {len(left)} temporary file was left")
@@ -112,7 +112,7 @@ def _live_on_a_read_only_disk(world: World, *, over_old: bool) -> tuple[str, str
     trial.put_back()
     bind(trial.root, trial.root)
     make_read_only(trial.root)
-    if raised := save_plainly(trial):
+    if raised := raised_by(trial.save_unseen()):
         return "SAVE-01", f"{trial.setting}; on a read-only disk, the save raised {raised}"
     booted, legal = trial.next_boot(), OLD if over_old else None
     story = f"{trial.setting}; on a read-only disk, a save failed as it had to; the next {booted}"

@@ -10,8 +10,8 @@ import pytest
 
 from startup_plan.harness.contract import profiles
 from startup_plan.harness.kernel.trace import BOOKKEEPING, REMOVES
-from startup_plan.harness.kernel.trial import KernelSave, damage_of, make_old, raise_worst
-from startup_plan.harness.operations.save_trial import NEW, OLD, SaveTrial, errors
+from startup_plan.harness.kernel.trial import KernelSave, damage_of
+from startup_plan.harness.operations.save_trial import NEW, OLD, SaveTrial, errors, make_old
 from startup_plan.harness.stubs.units import gib
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ pytestmark = pytest.mark.needs("ptrace")
 
 SHARES: Final = 4
 """Parts into which the system calls of a save are divided, so that workers can divide them."""
-
-OVER_AN_HOUR: Final = 3660
-"""Seconds."""
 
 
 @pytest.mark.parametrize("share", range(SHARES))
@@ -52,7 +49,8 @@ def test_a_failing_system_call_costs_only_the_new_plan(
                 offenders["SAVE-02"].append(f"{blow.label}: {damage}")
     tally(faults_fired=fired, boots=world.boots)
 
-    raise_worst(kernel.trial, offenders, fired)
+    for requirement, found in offenders.items():
+        kernel.trial.blame(requirement, found, fired)
     assert fired == len(tried) * len(kernel.clean.calls[calls])
 
 
@@ -83,9 +81,7 @@ def test_a_killed_process_costs_only_the_new_plan(
             offenders["SAVE-03"].append(
                 f"{blow.label}: the next boot applied {gib(booted.applied)}"
             )
-        for path in remains:
-            if os.path.lexists(path):
-                make_old(path, OVER_AN_HOUR)
+        make_old(remains)
         if remains:
             trial.save(again=False)
         if any(os.path.lexists(path) for path in remains):
@@ -94,7 +90,8 @@ def test_a_killed_process_costs_only_the_new_plan(
             )
     tally(kills=kills, boots=world.boots)
 
-    raise_worst(trial, offenders, kills)
+    for requirement, found in offenders.items():
+        trial.blame(requirement, found, kills, "kills")
     assert kills == len(kernel.clean.calls) + 1
 
 

@@ -101,7 +101,7 @@ def test_a_folder_that_is_swapped_in_the_midst_of_a_save(
                 SWAPS[swap](folder, outside)
                 swaps += 1
 
-        fault = intrude_at(trial.root, n, act, _meets_others)
+        fault = intrude_at(trial.root, n, act, lambda o: o.meets_others)
         result = trial.save(fault, again=False)
         harm = outside.harm(may_grow=swap.startswith("a link"))
         _tidy(folder)
@@ -119,10 +119,6 @@ def test_a_folder_that_is_swapped_in_the_midst_of_a_save(
     tally(swaps=swaps, boots=world.boots)
 
     assert swaps > 0
-
-
-def _meets_others(operation: Operation) -> bool:
-    return operation.meets_others
 
 
 def _path(world: World, which: str) -> str:

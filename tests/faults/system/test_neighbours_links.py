@@ -8,7 +8,6 @@ here are the other kinds, and a neighbour who acts in the midst of a save.
 
 from __future__ import annotations
 
-import itertools
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +20,7 @@ from startup_plan.harness.operations.save_trial import NEW, SaveTrial
 from startup_plan.harness.stubs.units import gib
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from startup_plan.harness.operations.faults import Matching
     from startup_plan.harness.operations.operation import Operation
@@ -76,8 +75,7 @@ def test_a_link_that_appears_before_a_file_is_created_is_not_followed(
         nonlocal planted
         planted += _plant(what, operation.path, victims)
 
-    for story, result in _each_moment(trial, take, _creates, f"{what} appears at that name"):
-        _judge(story, result, victims)
+    _judge_each(trial, victims, take, lambda o: o.may_create, f"{what} appears at that name")
     tally(plantings=planted, boots=world.boots)
 
     assert planted > 0 or _is_written_in_place(trial)
@@ -115,8 +113,7 @@ def test_a_neighbour_who_swaps_files_for_links_does_no_harm(
                 planted += _plant(what, path, victims)
 
     how = f"{what} takes the place of each temporary file"
-    for story, result in _each_moment(trial, swap, _meets_others, how):
-        _judge(story, result, victims)
+    _judge_each(trial, victims, swap, lambda o: o.meets_others, how)
     tally(plantings=planted, boots=world.boots)
 
     assert planted > 0 or _is_written_in_place(trial)
@@ -141,24 +138,18 @@ def _plant(what: str, path: str, victims: Victims) -> bool:
     return True
 
 
-def _each_moment(
-    trial: SaveTrial, act: Callable[[Operation], None], matching: Matching, how: str
-) -> Iterator[tuple[str, BootResult]]:
+def _judge_each(
+    trial: SaveTrial,
+    victims: Victims,
+    act: Callable[[Operation], None],
+    matching: Matching,
+    how: str,
+) -> None:
     """Let somebody act before each operation of a kind, one save at a time."""
-    for n in itertools.count(1):
-        fault = intrude_at(trial.root, n, act, matching)
-        result = trial.save(fault)
-        if not fault.fired:
-            return
-        yield f"{trial.setting}; before {trial.describe(fault.hit)} {how}", result
-
-
-def _creates(operation: Operation) -> bool:
-    return operation.may_create
-
-
-def _meets_others(operation: Operation) -> bool:
-    return operation.meets_others
+    for attempt in trial.each(
+        lambda n: intrude_at(trial.root, n, act, matching), f"before {{}} {how}"
+    ):
+        _judge(f"{trial.setting}; {attempt.label}", attempt.result, victims)
 
 
 def _judge(story: str, result: BootResult, victims: Victims) -> None:

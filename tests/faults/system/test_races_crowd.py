@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import os
-import time
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.operations.save_trial import make_old
 from startup_plan.harness.races.crowd import Crowd, Size
 
 if TYPE_CHECKING:
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
 
 
 SEED: Final = 20_260_816
-
-OVER_AN_HOUR: Final = 3660
-"""Seconds; a margin for clocks of files that are coarser than the clock of the process."""
 
 
 @pytest.mark.requirement("SAVE-12")
@@ -62,9 +58,7 @@ def test_what_a_crowd_leaves_is_swept_by_a_later_save(world: World, tally: Tally
     with Crowd(world, size, seed=SEED + 2, over_old=True) as crowd:
         came = crowd.run()
         remains = crowd.leftovers()
-        for path in remains:
-            then = time.time() - OVER_AN_HOUR
-            os.utime(path, (then, then), follow_symlinks=False)
+        make_old(remains)
         crowd.save_once_more()
         left = crowd.leftovers()
     tally(race_rounds=came.rounds, kills=came.kills)

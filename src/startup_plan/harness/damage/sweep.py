@@ -19,7 +19,6 @@ from startup_plan.harness.world.reader import Reader, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import TracebackType
 
     from startup_plan.harness.world.engine import Engine
     from startup_plan.harness.world.reader import Saved
@@ -116,12 +115,7 @@ class Bench:
                 self._levels.append((free, legal, reader))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Put the undamaged plan back, and close."""
         self._put(self._saved[0].data)
         self._exit.close()

@@ -22,7 +22,6 @@ from .trace import BEGIN, END
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
 HELD: Final = b"h"
 """Sent by the child right before it stops."""
@@ -53,12 +52,7 @@ class Window:
         _access(BEGIN, os.F_OK)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Make the last mark."""
         _access(END, os.F_OK)
 

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import recording
-from startup_plan.harness.operations.interposer import patched
-from startup_plan.harness.operations.save_trial import NEIGHBOUR, NEW, OLD
+from startup_plan.harness.operations.save_trial import NEW, OLD
 from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.reader import Reader, Saved, plain_engine, save_plan
 
@@ -18,7 +16,7 @@ from .events import of_operations
 from .strace import Fault, run_traced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from startup_plan.harness.operations.save_trial import SaveTrial
     from startup_plan.harness.world.outcome import BootResult
@@ -105,11 +103,7 @@ class KernelSave:
 
     def _save(self, window: Window) -> str:
         """Boot to the save; give what the subject raised, "" if nothing."""
-        trial = self.trial
-        # Executed anew, so that functions of `os` which it binds are those of this process.
-        trial.world.subject.forget()
-        with trial._beside(NEIGHBOUR):
-            return _raised(trial.world.boot(trial.engine, during_save=window, suggestion=NEW))
+        return raised_by(self.trial.save_unseen(window))
 
     def _save_recorded(self, window: Window) -> list[Event]:
         trial, trace = self.trial, recording(self.trial.root)
@@ -119,8 +113,7 @@ class KernelSave:
             with window, trace:
                 yield
 
-        with trial._beside(NEIGHBOUR), patched(trial.root, trial.world.subject):
-            trial.world.boot(trial.engine, during_save=seen(), suggestion=NEW)
+        trial.save(seen(), again=False)
         return of_operations(trace.operations)
 
     def _describe(self, call: Call) -> str:
@@ -183,7 +176,8 @@ class KernelLoad:
         return f"{type(raised).__name__}: {raised}" if raised is not None else "", reading.applied
 
 
-def _raised(result: BootResult) -> str:
+def raised_by(result: BootResult) -> str:
+    """What the subject raised out of a boot, "" if nothing."""
     return f"{type(result.raised).__name__}: {result.raised}" if result.raised is not None else ""
 
 
@@ -194,19 +188,6 @@ def _complaint(traced: Traced) -> str:
     value = traced.value[0] if isinstance(traced.value, tuple) else traced.value
     raised = traced.raised or value or ""
     return f"raised {raised.splitlines()[0][:160]}" if raised else ""
-
-
-def make_old(path: str, seconds: float) -> None:
-    """Let a file look as if it had last been written `seconds` ago."""
-    then = os.lstat(path).st_mtime - seconds
-    os.utime(path, (then, then), follow_symlinks=False)
-
-
-def save_plainly(trial: SaveTrial) -> str:
-    """Save `NEW` in this process, onto the disk as it is; give what the subject raised."""
-    trial.world.subject.forget()
-    with trial._beside(NEIGHBOUR):
-        return _raised(trial.world.boot(trial.engine, suggestion=NEW))
 
 
 def damage_of(trial: SaveTrial) -> str:
@@ -221,25 +202,3 @@ def damage_of(trial: SaveTrial) -> str:
     if booted.applied != before:
         return f"the next boot applied {gib(booted.applied)} for {gib(before)}"
     return "" if unchanged else "the plan file is no longer what it was"
-
-
-def raise_worst(trial: SaveTrial, offenders: Mapping[str, list[str]], tried: int) -> None:
-    """Raise the first that was found.
-
-    Args:
-        trial: what was tried.
-        offenders: requirement -> what broke it, the gravest requirement first.
-        tried: number of faults.
-
-    Raises:
-        Violation: something was found.
-    """
-    for requirement, found in offenders.items():
-        if found:
-            also = "".join(f"\nalso {offender}" for offender in found[1:4])
-            more = f"\nand {len(found) - 4} more" if len(found) > 4 else ""
-            raise Violation(
-                requirement,
-                f"{trial.setting}, a process saves {gib(NEW)}; {found[0]} "
-                f"({len(found)} of {tried} faults){also}{more}",
-            )

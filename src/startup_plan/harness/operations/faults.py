@@ -28,7 +28,6 @@ from .python_file import close_quietly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     Result = TypeVar("Result")
     Matching = Callable[[Operation], bool]
@@ -114,16 +113,11 @@ class Trace(Observer):
         mark_injected(error)
         return error
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """See no more; the descriptors of a dead process are closed."""
         if self._dead:
             self.bury()
-        super().__exit__(kind, error, trace)
+        super().__exit__(*raised)
 
 
 recording: Final = Trace

@@ -29,7 +29,7 @@ from .python_file import InterposedFile, close_quietly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import ModuleType, TracebackType
+    from types import ModuleType
 
     from startup_plan.harness.world.subject import Subject
 
@@ -87,12 +87,7 @@ class Observer:
         _stack.append(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """See no more; what is left open goes to the observer around this one.
 
         Raises:
@@ -107,7 +102,7 @@ class Observer:
         else:
             for fd in self._fds:
                 descriptors.pop(fd, None)
-        if self.unknown and not isinstance(error, UnknownOperationError):
+        if self.unknown and not any(isinstance(what, UnknownOperationError) for what in raised):
             raise UnknownOperationError(self.unknown[0])
 
     def bury(self) -> None:
@@ -284,7 +279,11 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     else:
         return
     observer = watching(*paths)
-    if observer is not None and observer.strict:
+    if observer is None or not observer.strict:
+        return
+    busy = getattr(_engaged, "observers", ())
+    # What an inner observer performs is not put before those around it.
+    if not any(inner in busy for inner in _stack[_stack.index(observer) :]):
         observer.refuse(
             f"{event} changes {next(path for path in paths if path)} past the functions of os that "
             "are watched; bind them at import, or teach harness/operations/replacements.py this way"

@@ -17,24 +17,16 @@ if TYPE_CHECKING:
 _PRECIOUS: Final = b"nobody else's business\n" * 40
 
 
-class Facts(NamedTuple):
-    """What can be seen of a file, a folder or a link.
+class _Facts(NamedTuple):
+    """What can be seen of a file, a folder or a link: mode, contents or text, time in ns."""
 
-    Attributes:
-        kind: the type of the file, as in `st_mode`.
-        mode: its permission bits.
-        data: contents of a regular file, or the text of a link.
-        mtime: when its contents changed last, in ns; 0 for a folder.
-    """
-
-    kind: int
     mode: int
     data: bytes
     mtime: int
 
 
-def facts_of(path: str) -> Facts:
-    """Look at one thing without following links."""
+def _look(path: str) -> _Facts:
+    """Look at one thing without following links; the time of a folder does not count."""
     found = os.lstat(path)
     data = b""
     if stat.S_ISLNK(found.st_mode):
@@ -42,8 +34,7 @@ def facts_of(path: str) -> Facts:
     elif stat.S_ISREG(found.st_mode):
         with open(path, "rb") as stream:
             data = stream.read()
-    mtime = 0 if stat.S_ISDIR(found.st_mode) else found.st_mtime_ns
-    return Facts(stat.S_IFMT(found.st_mode), stat.S_IMODE(found.st_mode), data, mtime)
+    return _Facts(found.st_mode, data, 0 if stat.S_ISDIR(found.st_mode) else found.st_mtime_ns)
 
 
 @final
@@ -80,29 +71,24 @@ class Victims:
         Args:
             may_grow: whether new files may have come.
         """
-        return _difference(self._before, self._all(), may_grow=may_grow)
+        now = self._all()
+        for name, facts in self._before.items():
+            if name not in now:
+                return f"{name}, outside the cache root, is gone"
+            if now[name].data != facts.data:
+                return f"{name}, outside the cache root, was overwritten"
+            if now[name] != facts:
+                return f"the mode or the time of {name}, outside the cache root, was changed"
+        new = sorted(now.keys() - self._before.keys())
+        return f"{new[0]} was created outside the cache root" if new and not may_grow else ""
 
-    def _all(self) -> dict[str, Facts]:
-        found = {}
-        for inside, folders, files in os.walk(self.folder):
-            for name in (*folders, *files):
-                path = os.path.join(inside, name)
-                found[os.path.relpath(path, self.folder)] = facts_of(path)
-        return found
-
-
-def _difference(before: Mapping[str, Facts], now: Mapping[str, Facts], *, may_grow: bool) -> str:
-    for name, facts in before.items():
-        if name not in now:
-            return f"{name}, outside the cache root, is gone"
-        if now[name].data != facts.data:
-            return f"{name}, outside the cache root, was overwritten"
-        if now[name] != facts:
-            return f"the mode or the time of {name}, outside the cache root, was changed"
-    for name in sorted(now.keys() - before.keys()):
-        if not may_grow:
-            return f"{name} was created outside the cache root"
-    return ""
+    def _all(self) -> dict[str, _Facts]:
+        """Everything in the folder, as relative path -> what can be seen of it."""
+        return {
+            os.path.relpath(path, self.folder): _look(path)
+            for inside, folders, files in os.walk(self.folder)
+            for path in (os.path.join(inside, name) for name in (*folders, *files))
+        }
 
 
 def _symbolic(to: Callable[[Victims], str]) -> Callable[[str, Victims], None]:

@@ -80,14 +80,17 @@ class Operation:
     @property
     def may_create(self) -> bool:
         """Whether it opens a file that need not exist."""
-        unnamed = _TEMPORARY and self.flags & _TEMPORARY == _TEMPORARY
-        return self.name == "open" and bool(self.flags & os.O_CREAT or unnamed)
+        return self.name == "open" and bool(self.flags & os.O_CREAT or self._is_unnamed)
 
     @property
     def is_exclusive(self) -> bool:
         """Whether it opens a file that nobody can have put there, or led elsewhere, before."""
-        unnamed = _TEMPORARY and self.flags & _TEMPORARY == _TEMPORARY
-        return bool(unnamed or (self.flags & os.O_CREAT and self.flags & os.O_EXCL))
+        return self._is_unnamed or bool(self.flags & os.O_CREAT and self.flags & os.O_EXCL)
+
+    @property
+    def _is_unnamed(self) -> bool:
+        """Whether it opens a file that has no name yet."""
+        return bool(_TEMPORARY) and self.flags & _TEMPORARY == _TEMPORARY
 
     @property
     def changes_files(self) -> bool:

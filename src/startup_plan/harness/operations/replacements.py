@@ -16,7 +16,6 @@ from .python_file import InterposedFile, close_quietly, flags_of, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
 
 _ON_PATH: Final = (
     "access", "chmod", "chown", "lchown", "listdir", "lstat", "mkdir", "readlink", "remove",
@@ -302,12 +301,7 @@ class _Entries:
     def __enter__(self) -> _Entries:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

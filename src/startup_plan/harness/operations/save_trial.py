@@ -14,7 +14,9 @@ import itertools
 import os
 import re
 import shutil
+import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from unittest import mock
 
 from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation
@@ -25,7 +27,7 @@ from .faults import ERRORS, EndlessError, Trace, fail_at, kill_at, recording
 from .interposer import patched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from startup_plan.harness.world.outcome import BootResult
     from startup_plan.harness.world.world import World
@@ -41,6 +43,9 @@ the other leaves a tail."""
 
 NEIGHBOUR: Final = 2 * GIB
 """Bytes that the neighbour takes while the save under trial is measured."""
+
+OVER_AN_HOUR: Final = 3660
+"""Seconds; a margin for clocks of files that are coarser than the clock of the process."""
 
 _NAMES: Final = frozenset({"link", "rename", "replace"})
 _TENANT: Final = "neighbour"
@@ -65,6 +70,13 @@ class Attempt(NamedTuple):
     fault: Trace
     label: str
     result: BootResult
+
+
+def make_old(paths: Iterable[str]) -> None:
+    """Date what lies at these paths, links themselves included, over an hour back."""
+    then = time.time() - OVER_AN_HOUR
+    for path in filter(os.path.lexists, paths):
+        os.utime(path, (then, then), follow_symlinks=False)
 
 
 def errors() -> tuple[str, ...]:
@@ -162,6 +174,19 @@ class SaveTrial:
                 self.engine, during_save=self._listening(fault), suggestion=value
             )
 
+    def save_unseen(
+        self, window: contextlib.AbstractContextManager[object] | None = None
+    ) -> BootResult:
+        """Boot to the save of `NEW`, onto the disk as it is, with nothing before the kernel.
+
+        Args:
+            window: entered around the subject's save.
+        """
+        # Executed anew, so that functions of `os` which it binds are those of this process.
+        self.world.subject.forget()
+        with self._beside(NEIGHBOUR):
+            return self.world.boot(self.engine, during_save=window, suggestion=NEW)
+
     def failed(
         self, names: tuple[str, ...], *, persistent: bool = False, **options: Any
     ) -> Iterator[Attempt]:
@@ -178,14 +203,23 @@ class SaveTrial:
             def fault(n: int, name: str = name) -> Trace:
                 return fail_at(self.root, n, name, persistent=persistent, **options)
 
-            yield from self._each(fault, f"{name} of {{}}{until}")
+            yield from self.each(fault, f"{name} of {{}}{until}")
 
     def killed(self) -> Iterator[Attempt]:
         """Save and die before the first operation, then before the second, and so on."""
-        yield from self._each(lambda n: kill_at(self.root, n), "killed before {}")
+        yield from self.each(lambda n: kill_at(self.root, n), "killed before {}")
 
-    def _each(self, fault_at: Callable[[int], Trace], label: str) -> Iterator[Attempt]:
-        for n in itertools.count(1):
+    def each(
+        self, fault_at: Callable[[int], Trace], label: str, first: int = 1
+    ) -> Iterator[Attempt]:
+        """Save with a fault at one operation after the other, until none is reached.
+
+        Args:
+            fault_at: number of an operation -> the fault.
+            label: what it is, with a place for the operation.
+            first: number of the first operation.
+        """
+        for n in itertools.count(first):
             fault = fault_at(n)
             result = self.save(fault)
             if not fault.fired:
@@ -261,6 +295,29 @@ class SaveTrial:
                 return self.blot(lines[0])
         return ""
 
+    def blame(
+        self, requirement: str, offenders: Sequence[str], tried: int, what: str = "faults"
+    ) -> None:
+        """Raise the first of the offenders, with some of the others; nothing where there is none.
+
+        Args:
+            requirement: what they broke.
+            offenders: what came of a fault, as clauses of a story.
+            tried: number of faults.
+            what: how these are called.
+
+        Raises:
+            Violation: there is an offender.
+        """
+        if offenders:
+            also = "".join(f"\nalso {offender}" for offender in offenders[1:4])
+            more = f"\nand {len(offenders) - 4} more" if len(offenders) > 4 else ""
+            raise Violation(
+                requirement,
+                f"{self.setting}, {gib(NEW)} are saved; {offenders[0]} "
+                f"({len(offenders)} of {tried} {what}){also}{more}",
+            )
+
     @staticmethod
     def blot(text: str) -> str:
         """`text` on one short line, without the paths of this run."""
@@ -302,13 +359,8 @@ class SaveTrial:
 
     @contextlib.contextmanager
     def _beside(self, neighbour: int) -> Iterator[None]:
-        tenants = self.world.devices[0].tenants
-        before = dict(tenants)
-        tenants[_TENANT] = neighbour
-        try:
+        with mock.patch.dict(self.world.devices[0].tenants, {_TENANT: neighbour}):
             yield
-        finally:
-            _replace(tenants, before)
 
     @contextlib.contextmanager
     def _listening(self, fault: contextlib.AbstractContextManager[object] | None) -> Iterator[None]:
@@ -322,11 +374,6 @@ class SaveTrial:
             raise TimeoutError(str(error)) from None
         finally:
             self.said = log[already:]
-
-
-def _replace(mapping: dict[str, int], before: Mapping[str, int]) -> None:
-    mapping.clear()
-    mapping.update(before)
 
 
 def _plain(message: str) -> str:

@@ -345,7 +345,7 @@ def _tree(
         if inode in folders:
             tree[name] = None
             below = _tree(folders, contents, inode)
-            tree |= {os.path.join(name, path): data for path, data in below.items()}
+            tree |= {f"{name}{os.sep}{path}": data for path, data in below.items()}
         else:
             tree[name] = contents[inode]
     return tree

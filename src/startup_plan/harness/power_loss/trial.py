@@ -9,11 +9,13 @@ save that has returned promises its plan; until then the old plan or the new one
 from __future__ import annotations
 
 import collections
+import contextlib
 import hashlib
 import os
 import random
 import shutil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from unittest import mock
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import fail_at, kill_at, recording
@@ -104,7 +106,6 @@ class CrashTrial:
         self.workload = workload
         self.counts: collections.Counter[tuple[str, str]] = collections.Counter()
         self.tried = 0
-        self._readers: dict[int, Reader] = {}
         self._scratch = str(scratch)
         self._largest = largest
         self._cuts = cuts
@@ -175,47 +176,54 @@ class CrashTrial:
         Yields:
             State and what was wrong, for each that breaks it.
         """
-        seen: dict[tuple[bytes, int], str] = {}
-        for found in self._chosen(requirement, only):
-            digest, promised = _digest(found.tree), self._promises(found)
-            for step in self.steps:
-                if (step.engine in promised) != (requirement == "SAVE-06"):
-                    continue
-                if (digest, step.engine) not in seen:
-                    seen[digest, step.engine] = self._boot_from(found.tree, step.engine)
-                    self.tried += 1
-                yield from self._judge(found.state, step, promised, seen[digest, step.engine])
+        disks = self._chosen(requirement, only)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(
+                mock.patch.object(self.world, "cache_root", os.path.join(self._scratch, "cache"))
+            )
+            readers = [stack.enter_context(Reader(self.world, e)) for e in self._engines]
+            for states in disks:
+                outcomes: dict[int, str] = {}
+                for found, promised in states:
+                    for step in self.steps:
+                        if (step.engine in promised) != (requirement == "SAVE-06"):
+                            continue
+                        if step.engine not in outcomes:
+                            _lay(found.tree, self._scratch)
+                            outcomes[step.engine] = _outcome(readers[step.engine].look())
+                            self.tried += 1
+                        yield from self._judge(found.state, step, promised, outcomes[step.engine])
 
-    def _promises(self, found: Found) -> set[int]:
+    def _promises(self, found: Found) -> frozenset[int]:
         """Engines whose save had returned, and with that promised its plan."""
         if self.workload == "failed-fsync":
-            return set()  # such a save has every right to have failed
+            return frozenset()  # such a save has every right to have failed
         before = found.done + (1 if found.state.k == "returned" else 0)
-        return {step.engine for step in self.steps if step.last < before}
+        return frozenset(step.engine for step in self.steps if step.last < before)
 
-    def _chosen(self, requirement: str, only: StateId | None) -> list[Found]:
-        everything = (
-            found
-            for found in self.states()
-            if only is None or found.state == only
-            if requirement == "SAVE-07" or self._promises(found)
-        )
-        if only is not None:
-            return list(everything)
-        distinct: dict[bytes, list[Found]] = {}
-        for found in everything:
-            distinct.setdefault(_digest(found.tree), []).append(found)
-        keys = list(distinct)
-        if len(keys) > self._largest:
+    def _chosen(
+        self, requirement: str, only: StateId | None
+    ) -> list[list[tuple[Found, frozenset[int]]]]:
+        """For each distinct disk the states that end in it, and what had been promised by then."""
+        distinct: dict[bytes, list[tuple[Found, frozenset[int]]]] = {}
+        for found in self.states():
+            promised = self._promises(found)
+            if (only is None or found.state == only) and (requirement == "SAVE-07" or promised):
+                distinct.setdefault(_digest(found.tree), []).append((found, promised))
+        if len(distinct) > self._largest:
             # Whole, absent, zeroed and garbled data stay in; of the cuts a sample is drawn.
-            torn = [key for key in keys if all("torn" in f.state.data for f in distinct[key])]
-            room = max(0, self._largest - (len(keys) - len(torn)))
-            left_out = set(torn) - set(self._random.sample(torn, min(room, len(torn))))
-            keys = [key for key in keys if key not in left_out]
-        return [found for key in keys for found in distinct[key]]
+            torn = [
+                digest
+                for digest, states in distinct.items()
+                if all("torn" in found.state.data for found, _ in states)
+            ]
+            room = max(0, self._largest - (len(distinct) - len(torn)))
+            for digest in set(torn) - set(self._random.sample(torn, min(room, len(torn)))):
+                del distinct[digest]
+        return list(distinct.values())
 
     def _judge(
-        self, state: StateId, step: Step, promised: set[int], outcome: str
+        self, state: StateId, step: Step, promised: frozenset[int], outcome: str
     ) -> Iterator[tuple[StateId, str]]:
         old = self._before[step.engine]
         verdict = _verdict(outcome, old, step.value)
@@ -228,18 +236,6 @@ class CrashTrial:
         if not right:
             name = self._engines[step.engine].name
             yield state, f"{due}; after the power loss {name} {_told(outcome)}"
-
-    def _boot_from(self, tree: Tree, number: int) -> str:
-        """What the boot of an engine comes to on a disk that is `tree`."""
-        _lay(tree, self._scratch)
-        if number not in self._readers:
-            self._readers[number] = Reader(self.world, self._engines[number])
-        kept, self.world.cache_root = self.world.cache_root, os.path.join(self._scratch, "cache")
-        try:
-            with self._readers[number] as reader:
-                return _outcome(reader.look())
-        finally:
-            self.world.cache_root = kept
 
 
 def _engine(name: str, config_hash: str) -> Engine:
@@ -290,18 +286,28 @@ def _digest(tree: Tree) -> bytes:
 
 def _lay(tree: Tree, folder: str) -> None:
     """Make `folder` exactly `tree`, whatever lay there."""
-    for entry in os.scandir(folder):
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path)
-        else:
-            os.unlink(entry.path)
-    for path in sorted(tree):
+    there = set(_folders_of(tree, folder))
+    for path in sorted(tree.keys() - there):
         data, where = tree[path], os.path.join(folder, path)
         if data is None:
             os.mkdir(where)
         else:
-            with open(where, "wb") as stream:
+            with open(where, "wb", 0) as stream:
                 stream.write(data)
+
+
+def _folders_of(tree: Tree, folder: str, inside: str = "") -> Iterator[str]:
+    """The folders of `tree` that are there already; everything else is removed."""
+    with os.scandir(os.path.join(folder, inside)) as entries:
+        for entry in entries:
+            path = f"{inside}{entry.name}"
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.path)
+            elif tree.get(path, b"") is None:
+                yield path
+                yield from _folders_of(tree, folder, f"{path}{os.sep}")
+            else:
+                shutil.rmtree(entry.path)
 
 
 def _tree_of(root: str) -> Tree:

@@ -28,7 +28,6 @@ from .two_savers import A_NEIGHBOUR, LONG, OLD, ONE_PID, SHORT, SavingBoot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from startup_plan.harness.world.world import World
 
@@ -134,19 +133,12 @@ class Crowd:
             self._exit.enter_context(world.subject.apart())
             self._exit.enter_context(mock.patch.object(os, "getpid", return_value=ONE_PID[0]))
         self._reader = self._exit.enter_context(Reader(world, self._engine))
-        try:
+        with self._exit:
             self._begin()
-        except BaseException:
-            self._exit.close()
-            raise
+            self._exit = self._exit.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Put back the devices and the modules."""
         self._exit.close()
 

@@ -30,7 +30,6 @@ from startup_plan.harness.operations.interposer import (
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
 
     from startup_plan.harness.operations.operation import Operation
 
@@ -202,15 +201,10 @@ class Stage(Observer):
         self._exit.enter_context(waits_seen(self._player))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """See no more."""
         self._exit.close()
-        super().__exit__(kind, error, trace)
+        super().__exit__(*raised)
 
     def play(
         self,

@@ -24,13 +24,14 @@ from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.stubs.units import GIB, gib
 from startup_plan.harness.world.calls import call
 from startup_plan.harness.world.reader import Reader, plain_engine
+from startup_plan.harness.world.world import KilledError
 
 from .sequencer import Leg, Stage, nested
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
 
+    from startup_plan.harness.operations.faults import Trace
     from startup_plan.harness.operations.operation import Operation
     from startup_plan.harness.world.engine import Engine
     from startup_plan.harness.world.reader import Reading
@@ -127,10 +128,12 @@ class Met(NamedTuple):
     Attributes:
         played: what they did, A being player 0.
         traits: what boots apply afterwards.
+        inner: the save of B, where the whole life of B lay inside the save of A.
     """
 
     played: Played
     traits: Traits
+    inner: Trace | None = None
 
 
 @final
@@ -190,19 +193,12 @@ class TwoSavers:
         self._between = self._exit.enter_context(
             Reader(world, self._engine, free=device.free - _BETWEEN)
         )
-        try:
+        with self._exit:
             self._begin()
-        except BaseException:
-            self._exit.close()
-            raise
+            self._exit = self._exit.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Put back the devices, the modules and the functions of `os`."""
         self._exit.close()
 
@@ -224,25 +220,39 @@ class TwoSavers:
     def meet(self, legs: Sequence[Leg], after_leg: Callable[[int], object] | None = None) -> Met:
         """Let A and B save in this order, from the same disk each time."""
         self.get_ready()
-        played = self._stage.play(
-            [self.boots[leg].save for leg in range(2) if any(leg == one.player for one in legs)],
-            legs,
-            before_turn=self._step_in,
-            after_leg=after_leg,
-        )
-        self._pid = _ELSEWHERE
+        calls = [self.boots[number].save for number in sorted({leg.player for leg in legs})]
+        played = self._stage.play(calls, legs, before_turn=self._step_in, after_leg=after_leg)
         return Met(played, self.traits())
 
-    def get_ready(self) -> None:
-        """Put the disk back, and let both boot until they are about to save."""
+    def meet_inside(self, stop: int, inner: Trace) -> Met:
+        """Let A save as far as its operation `stop`, B live, and A go on.
+
+        Args:
+            stop: number of an operation of A.
+            inner: entered around B's save; B may die in it.
+        """
+
+        def live() -> None:
+            self.boots[1].get_ready()
+            with contextlib.suppress(KilledError), inner:
+                self.boots[1].save()
+
+        self.get_ready(only=1)
+        played = self._stage.play(
+            [self.boots[0].save, live], within(stop), before_turn=self._step_in
+        )
+        return Met(played, self.traits(), inner)
+
+    def get_ready(self, only: int = 2) -> None:
+        """Put the disk back, and let the first, or both, boot until they are about to save."""
         shutil.rmtree(self._world.cache_root, ignore_errors=True)
         for path, data in self._start.items():
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as stream:
                 stream.write(data)
-        for boot, pid in zip(self.boots, self._pids, strict=True):
-            self._pid = pid
-            boot.get_ready()
+        for number in range(only):
+            self._pid = self._pids[number]
+            self.boots[number].get_ready()
 
     def act_as(self, number: int) -> Callable[[], None]:
         """The whole of a saver as one call, for a process of its own."""
@@ -267,6 +277,7 @@ class TwoSavers:
         Raises:
             Violation: a look-up raised.
         """
+        self._pid = _ELSEWHERE
         disk = self._disk()
         if disk not in self._known:
             looks = self.look(), self._between.look()
@@ -283,7 +294,8 @@ class TwoSavers:
                 return f"{name}'s save raised {type(error).__name__}: {str(error)[:120]}"
         if met.played.deadlocked:
             return "one of them waits for ever"
-        if met.traits in self._alone:
+        died = met.inner is not None and met.inner.fired
+        if met.traits in self._alone or (died and met.traits == self._before):
             return ""
         whole, between = met.traits
         return (
@@ -303,6 +315,8 @@ class TwoSavers:
             if stop is None:
                 ended.add(leg.player)
             where = "came to its end" if stop is None else f"stopped before {self.describe(stop)}"
+            if leg.player == 1 and met.inner is not None and met.inner.fired:
+                where = f"stopped for good before {self.describe(met.inner.hit)}"
             parts.append(f"{_NAMES[leg.player]} {where}")
         return "; ".join([*parts, end])
 
@@ -326,6 +340,8 @@ class TwoSavers:
             old.get_ready()
             old.save()
             self._start = _files(self._world.cache_root)
+        self.get_ready(only=0)
+        self._before = self.traits()
         self._alone = (self.meet([Leg(0)]).traits, self._only_b())
         self._plans = set(self._world.plans())
         if tuple(whole for whole, _ in self._alone) != tuple(boot.value for boot in self.boots):
@@ -354,6 +370,11 @@ class TwoSavers:
     def _step_in(self, number: int) -> None:
         self._pid = self._pids[number]
         self.boots[number].step_in()
+
+
+def within(stop: int) -> tuple[Leg, ...]:
+    """The order in which the whole of B lies before operation `stop` of A."""
+    return (Leg(0, stop), Leg(1), Leg(0))
 
 
 def _worth(operations: Sequence[Operation]) -> list[int]:

@@ -73,7 +73,7 @@ class Pristine:
         for space, names, values in self._spaces:
             held = space.values() if hasattr(space, "values") else space
             if len(space) != len(values) or not (
-                all(map(operator.is_, space, names)) and all(map(operator.is_, held, values))
+                list(space) == names and all(map(operator.is_, held, values))
             ):
                 return False
         return True

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs.units import gib
+from startup_plan.support.isolated import run_isolated
 from startup_plan.support.plan_files import key_of
 
 from .calls import call
@@ -21,7 +22,10 @@ from .engine import Engine
 from .subject import MissingFunctionError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
+
+    from startup_plan.support.isolated import Outcome
 
     from .world import World
 
@@ -207,6 +211,30 @@ class Reader:
         except Exception as error:
             return Reading(None, error)
         return Reading(self._worker.cache_config.kv_cache_memory_bytes, None)
+
+    def look_apart(
+        self,
+        *,
+        seconds: float,
+        extra_bytes: int,
+        prepare: Callable[[], object] | None = None,
+        trace: bool = False,
+    ) -> tuple[str, Outcome]:
+        """Look up in a process of its own; see `run_isolated` for its limits.
+
+        Returns:
+            What came of it instead of a miss, "" if it was one; and the outcome of the process.
+        """
+
+        def look() -> tuple[bool, str]:
+            reading = self.look()
+            return reading.missed, str(reading)
+
+        outcome = run_isolated(
+            look, seconds=seconds, extra_bytes=extra_bytes, prepare=prepare, trace=trace
+        )
+        missed, what = outcome.value or (False, f"the look-up {outcome}")
+        return "" if missed else what, outcome
 
     @property
     def log(self) -> list[tuple[str, str]]:

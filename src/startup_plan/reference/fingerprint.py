@@ -83,6 +83,8 @@ def _tell_section(
     names, values = spelled[type(section).__name__]
     for name, value in zip(names.split(), values, strict=True):
         default = fields[name].default
+        if value is default:
+            continue
         if type(value) in _PLAIN:
             if type(value) is not type(default) or value != default:
                 account[head + name] = _brief(value)
@@ -99,11 +101,16 @@ def _tell_section(
 def _spell_section(section: Any, path: str, depth: int) -> dict[str, list[Any]]:
     owner = type(section).__name__
     left_out = excluded_fields(owner)
-    names = [name for name in section.__dataclass_fields__ if name not in left_out]
-    values = [getattr(section, name, None) for name in names]
-    for place, value in enumerate(values):
-        if type(value) not in _PLAIN:
-            values[place] = _spell(value, f"{path}.{names[place]}", depth + 1)
+    names: list[str] = []
+    values: list[Any] = []
+    for name in section.__dataclass_fields__:
+        if name not in left_out:
+            value = getattr(section, name, None)
+            names.append(name)
+            if type(value) in _PLAIN:
+                values.append(value)
+            else:
+                values.append(_spell(value, f"{path}.{name}", depth + 1))
     return {owner: [" ".join(names), values]}
 
 

@@ -2,10 +2,10 @@
 """What a plan is, and which bytes are one.
 
 A plan is stored as one JSON object: the four keys of vLLM's own format, the weights of the boot
-that measured it, the factors behind its key, and last a checksum of all the rest. Only
-the bytes that `encode` has written are a plan. That single rule turns duplicate keys, other
-spellings of a number, added white space and every flipped bit into a miss, without a list of
-things to look for (LOAD-01 to LOAD-03).
+that measured it, the factors behind its key, and last a checksum of all the bytes of the rest. So
+only what `encode` wrote is a plan. That single rule turns duplicate keys, other spellings of a
+number, added white space and every flipped bit into a miss, without a list of things to look for
+(LOAD-01 to LOAD-03).
 """
 
 from __future__ import annotations

@@ -24,15 +24,7 @@ def run(subject: str, arguments: list[str]) -> tuple[float, dict[str, Any]]:
     """Seconds and the report of one gate."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.json"
-        command = [
-            sys.executable,
-            "-m",
-            "startup_plan",
-            "gate",
-            subject,
-            "--json",
-            str(file),
-        ]
+        command = [sys.executable, "-m", "startup_plan", "gate", subject, "--json", str(file)]
         start = time.perf_counter()
         done = subprocess.run([*command, *arguments], check=False, capture_output=True, text=True)
         taken = time.perf_counter() - start

@@ -147,6 +147,7 @@ def _contents(world: World) -> dict[str, tuple[int, int, bytes]]:
 def test_applying_leaves_the_config_hash(world: World, tally: Tally) -> None:
     """Applying changes `kv_cache_memory_bytes` alone, and so no compile-cache key."""
     engine = _engine()
+    world.watches_hash = True
     must_boot(world, engine, "BOOT-05")
     second = must_boot(world, engine, "BOOT-05")
     tally(boots=2, examples=1)

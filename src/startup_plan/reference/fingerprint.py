@@ -30,14 +30,19 @@ _EMPTY: Final[tuple[object, ...]] = ([], {"mapping": []}, {"set": []})
 
 def key_of(factors: Mapping[str, object]) -> str:
     """The key: 16 lowercase hexadecimal characters (KEY-15)."""
-    return hashlib.sha256(_text(factors).encode()).hexdigest()[:16]
+    # What has been spelled out is no deeper than `_DEEPEST`, so it holds no circle to look for.
+    text = json.dumps(factors, check_circular=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def settings_of(config: Any) -> dict[str, object]:
+def settings_of(config: Any) -> dict[str, list[Any]]:
     """Every setting of a configuration tree that counts, spelled out (KEY-10).
 
     Args:
         config: the `VllmConfig`; any tree of dataclasses will do.
+
+    Returns:
+        Class -> the names of its fields in one text, and their values in the same order.
 
     Raises:
         NoPlanError: a value has no spelling that is equal in every process.
@@ -45,28 +50,16 @@ def settings_of(config: Any) -> dict[str, object]:
     return _spell_section(config, "", 0)
 
 
-def account_of(config: Any, settings: dict[str, Any], head: str = "") -> dict[str, object]:
+def account_of(config: Any, settings: Mapping[str, list[Any]]) -> dict[str, object]:
     """Path -> value of those settings that differ from their defaults, for people.
 
     Args:
         config: the tree that was spelled; only its classes are looked at, so that what was
             rewritten since does not matter.
         settings: what `settings_of` made of it.
-        head: path of this section, for the recursion.
     """
     account: dict[str, object] = {}
-    fields = config.__dataclass_fields__
-    for name, spelled in settings[type(config).__name__].items():
-        default, section = fields[name].default, getattr(config, name, None)
-        if type(spelled) in _PLAIN:
-            if type(spelled) is not type(default) or spelled != default:
-                account[head + name] = _brief(spelled)
-        elif hasattr(section, "__dataclass_fields__") and type(section).__name__ in spelled:
-            if default is None:
-                account[head + name] = type(section).__name__
-            account |= account_of(section, spelled, f"{head}{name}.")
-        elif spelled not in _EMPTY:
-            account[head + name] = _brief(spelled)
+    _tell_section(config, settings, "", account)
     return without_secrets(account)
 
 
@@ -83,20 +76,42 @@ def without_secrets(account: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _spell_section(section: Any, path: str, depth: int) -> dict[str, object]:
-    if depth > _DEEPEST:
-        raise NoPlanError(f"{path} is nested too deeply, perhaps in a circle")
+def _tell_section(
+    section: Any, spelled: Mapping[str, list[Any]], head: str, account: dict[str, object]
+) -> None:
+    fields = section.__dataclass_fields__
+    names, values = spelled[type(section).__name__]
+    for name, value in zip(names.split(), values, strict=True):
+        default = fields[name].default
+        if value is default:
+            continue
+        if type(value) in _PLAIN:
+            if type(value) is not type(default) or value != default:
+                account[head + name] = _brief(value)
+            continue
+        part = getattr(section, name, None)
+        if hasattr(part, "__dataclass_fields__") and type(part).__name__ in value:
+            if default is None:
+                account[head + name] = type(part).__name__
+            _tell_section(part, value, f"{head}{name}.", account)
+        elif value not in _EMPTY:
+            account[head + name] = _brief(value)
+
+
+def _spell_section(section: Any, path: str, depth: int) -> dict[str, list[Any]]:
     owner = type(section).__name__
     left_out = excluded_fields(owner)
-    spelled: dict[str, object] = {}
+    names: list[str] = []
+    values: list[Any] = []
     for name in section.__dataclass_fields__:
         if name not in left_out:
             value = getattr(section, name, None)
+            names.append(name)
             if type(value) in _PLAIN:
-                spelled[name] = value
+                values.append(value)
             else:
-                spelled[name] = _spell(value, f"{path}.{name}", depth + 1)
-    return {owner: spelled}
+                values.append(_spell(value, f"{path}.{name}", depth + 1))
+    return {owner: [" ".join(names), values]}
 
 
 def _spell(value: Any, path: str, depth: int) -> object:
@@ -107,10 +122,10 @@ def _spell(value: Any, path: str, depth: int) -> object:
         raise NoPlanError(f"{path} is nested too deeply, perhaps in a circle")
     if kind is list or kind is tuple:
         return [_spell(item, path, depth + 1) for item in value]
+    if hasattr(kind, "__dataclass_fields__"):
+        return _spell_section(value, path, depth + 1)
     if isinstance(value, enum.Enum):
         return {"enum": [kind.__name__, value.name]}
-    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
-        return _spell_section(value, path, depth + 1)
     if isinstance(value, dict):
         pairs = [
             [_spell(key, path, depth + 1), _spell(item, f"{path}[{key}]", depth)]

@@ -209,9 +209,10 @@ def _candidate(found: Lookup) -> tuple[Plan | None, str]:
         return None, found.reason
     path = _plan_path(found.fingerprint)
     try:
-        candidate = _load_plan(found.fingerprint)
-        if candidate is None:
+        data = store.load(path)
+        if data is None:
             return None, f"none found at {path}"
+        candidate = plan.decode(data, found.fingerprint)
         refusal = bounds.refusal(candidate, found.memory)
     except NoPlanError as error:
         return None, f"ignoring what lies at {path}, {error}"

@@ -91,7 +91,6 @@ def look(
         The name under which it saved a plan, None if it saved nothing, and the boot.
     """
     clear(world)
-    world.watches_hash = False
     result = world.boot(engine, rank, schema=schema)
     return saved_name(world), result
 

@@ -38,6 +38,7 @@ class Engine:
     """
 
     __slots__ = (
+        "_copies",
         "_copy",
         "config",
         "enabled",
@@ -88,13 +89,19 @@ class Engine:
             parallel.is_moe_model = True
 
         self._copy: Callable[[], Any] | None = None
+        self._copies = 0
 
     def new_config(self) -> Any:
         """The configuration as a new process would parse it: independent of all others."""
-        if self._copy is None:
-            self._copy = stub_configs._copier(self.config)
-        config: Any = self._copy() if self._copy is not None else None
-        stub_configs._link(config)
+        # Most engines boot once: what makes later copies cheap costs more than one copy.
+        if self._copies:
+            if self._copy is None:
+                self._copy = stub_configs._copier(self.config)
+            config: Any = self._copy() if self._copy is not None else None
+            stub_configs._link(config)
+        else:
+            config = stub_configs.copy_config(self.config)
+        self._copies += 1
         config.cache_config.kv_cache_memory_bytes = self.explicit
         config._hash_override = self.hash_override
         return config
@@ -109,7 +116,7 @@ class Engine:
         stub_configs.set_setting(self.config, path, value)
         # Copies follow plain values by themselves; only another structure asks for a new copier.
         if type(value) not in _PLAIN or type(stub_configs.setting(path).default) not in _PLAIN:
-            self._copy = None
+            self._copy, self._copies = None, 0
         setting = stub_configs.setting(path)
         counts = (setting.moves or setting.hashed) and value != setting.default
         self._note(path, value, setting.bytes_at(value), counts=bool(counts))

@@ -80,7 +80,7 @@ class World:
         self.cache_root = os.path.join(root, "cache")
         self.story: list[str] = []
         self.boots = 0
-        self.watches_hash = True
+        self.watches_hash = False
         self.legal: dict[tuple[object, ...], frozenset[int]] = {}
         self._exit = contextlib.ExitStack()
 

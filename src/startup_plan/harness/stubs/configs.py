@@ -47,6 +47,7 @@ __all__ = [
     "Setting",
     "Variable",
     "config_classes",
+    "copy_config",
     "get_setting",
     "make_config",
     "set_setting",
@@ -322,6 +323,13 @@ def make_config(overrides: Mapping[str, object] | None = None) -> Any:
     for path in sorted(overrides or (), key=lambda path: path.count(".")):
         set_setting(config, path, (overrides or {})[path])
     return config
+
+
+def copy_config(config: Any) -> Any:
+    """A deep copy that shares nothing with `config`, its hash override and salt included."""
+    copy = clone(config)
+    _link(copy)
+    return copy
 
 
 def get_setting(config: Any, path: str) -> Any:

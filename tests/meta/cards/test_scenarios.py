@@ -70,7 +70,7 @@ def test_fault_is_caught(
     assert (bool(broken), broken - expected) == (True, set())
 
 
-@pytest.mark.parametrize("subject", ["reference", str(REWRITE)])
+@pytest.mark.parametrize("subject", ["reference", str(REWRITE)], ids=["reference", "rewrite"])
 def test_what_is_correct_raises_no_alarm(subject: str, fresh_folder: Callable[[], Path]) -> None:
     """Every scenario holds on the reference, and on a plan that it was not written for."""
     assert verdicts(subject, fresh_folder) == set()

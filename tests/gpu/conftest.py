@@ -8,14 +8,14 @@ import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from startup_plan.harness.cards.card import CardBusyError
 from startup_plan.harness.cards.processes import CudaCard, HostCard, ProcessCard
 from startup_plan.harness.session.card_figures import keep
-from startup_plan.harness.session.witness import account_of
+from startup_plan.harness.session.witness import lacking
 from startup_plan.harness.stubs.units import gib
 from startup_plan.support.line_child import ChildError, Nursery
 
@@ -35,14 +35,6 @@ def _alone() -> Generator[None]:
     with Path(tempfile.gettempdir(), f"startup-plan-card-{os.getuid()}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _not_run(request: pytest.FixtureRequest, reason: str) -> NoReturn:
-    """The capability `gpu` is absent for this test, which is a failure where it is required."""
-    account_of(request.node).lacks = "gpu"
-    if "gpu" in request.config.getoption("--require").split(","):
-        pytest.fail(f"required capability gpu: {reason}", pytrace=False)
-    pytest.skip(f"capability gpu: {reason}")
 
 
 def misfit(card: ProcessCard, scenario: Scenario) -> str:
@@ -91,7 +83,7 @@ def on_cuda(
     try:
         nursery = nurseries("cuda")
     except ChildError as error:
-        _not_run(request, str(error))
+        lacking(request.config, "gpu", str(error), request.node)
 
     def once(name: str, scenario: Scenario, subject: str) -> ProcessCard:
         card = CudaCard(fresh_folder(), subject or judged, SCRIPTS, nursery)
@@ -115,7 +107,7 @@ def on_cuda(
                 # Somebody may have come or gone; a card that is busy for good says so twice.
                 return once(name, scenario, subject)
         except (CardBusyError, ChildError) as error:
-            _not_run(request, str(error))
+            lacking(request.config, "gpu", str(error), request.node)
 
     with _alone():
         yield run

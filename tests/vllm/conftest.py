@@ -13,6 +13,7 @@ from startup_plan.harness.census import classification
 from startup_plan.harness.census import judge as census
 from startup_plan.harness.real_vllm.host import Booter, RealHost, RealVllmError
 from startup_plan.harness.session.once import once
+from startup_plan.harness.session.witness import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -30,9 +31,7 @@ def booter(
     try:
         running = Booter(subject.name, tmp_path_factory.mktemp("vllm") / "errors")
     except RealVllmError as error:
-        if "vllm" in pytestconfig.getoption("--require").split(","):
-            pytest.fail(f"required capability vllm: {error}", pytrace=False)
-        pytest.skip(f"capability vllm: {error}")
+        lacking(pytestconfig, "vllm", str(error))
     with running:
         yield running
 

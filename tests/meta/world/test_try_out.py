@@ -135,7 +135,8 @@ def test_a_subject_that_does_not_come_back_is_refused(tmp_path: Path, where: str
         try_out(_written(tmp_path, where, code), seconds=2.0)
 
     assert said in str(caught.value)
-    assert ("imported it" in str(caught.value)) == (where == AT_IMPORT)
+    # Who writes rubbish into the answer goes on meanwhile.
+    assert way == "every file" or ("imported it" in str(caught.value)) == (where == AT_IMPORT)
     assert set(_below(os.getpid())) == before
 
 

@@ -54,6 +54,7 @@ class Observer:
     Attributes:
         root: as given, made absolute.
         unknown: what could not be followed, as sentences.
+        thread: the only thread whose operations it sees; None for all.
     """
 
     strict = True
@@ -67,6 +68,7 @@ class Observer:
         self._inside = [f"{folder}{os.sep}" for folder in self._roots]
         self._files: weakref.WeakSet[InterposedFile] = weakref.WeakSet()
         self._fds: set[int] = set()
+        self.thread: int | None = None
 
     def covers(self, path: str) -> bool:
         """Whether an absolute path is the folder or lies below it."""
@@ -185,9 +187,11 @@ def locate(path: Any, dir_fd: Any = None) -> str:
 
 def watching(*paths: str) -> Observer | None:
     """The innermost observer that one of these concerns and that is not at work in this thread."""
-    busy = getattr(_engaged, "observers", ())
+    busy, here = getattr(_engaged, "observers", ()), threading.get_ident()
     for observer in reversed(_stack):
-        if observer not in busy and any(path and observer.covers(path) for path in paths):
+        if observer in busy or observer.thread not in (None, here):
+            continue
+        if any(path and observer.covers(path) for path in paths):
             return observer
     return None
 

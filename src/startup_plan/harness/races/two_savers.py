@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 from unittest import mock
 
@@ -234,6 +235,8 @@ class TwoSavers:
 
         def live() -> None:
             self.boots[1].get_ready()
+            # Where B waits for a lock of A, A goes on meanwhile.
+            inner.thread = threading.get_ident()
             with contextlib.suppress(KilledError), inner:
                 self.boots[1].save()
 

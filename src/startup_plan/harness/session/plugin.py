@@ -41,7 +41,7 @@ from .guard import Guard
 from .hypothesis_profile import load_profile
 from .ledger import Catalogue, Judgement, Teller
 from .watchdog import Watchdog
-from .witness import Witness
+from .witness import TERMS, Witness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -147,6 +147,7 @@ class _Session:
         self._events = self._find_events()
         self.guard = Guard(mutes=self._in_gate)
         config.stash[SCRATCH] = self._scratch
+        config.stash[TERMS] = self._terms
         gate: int | None = config.getoption("--gate-parent")
         if gate is not None and self._worker is None:
             # The gate ends its run gently, unless it is killed outright.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NoReturn, final
 
 import pytest
 
@@ -57,10 +57,31 @@ class Account:
 
 _ACCOUNT: Final = pytest.StashKey[Account]()
 
+TERMS: Final = pytest.StashKey["Terms"]()
+"""By what the session judges."""
+
 
 def account_of(item: pytest.Item) -> Account:
     """Give the account of a test, opened when it is first asked for."""
     return item.stash.setdefault(_ACCOUNT, Account())
+
+
+def lacking(
+    config: pytest.Config, name: str, reason: str, item: pytest.Item | None = None
+) -> NoReturn:
+    """End a test, or what it is set up with, for want of a capability: a failure if required.
+
+    Args:
+        config: of the session.
+        name: the capability.
+        reason: what is missing, for a person to read.
+        item: the test, where it is known.
+    """
+    if item is not None:
+        account_of(item).lacks = name
+    if name in config.stash[TERMS].required:
+        pytest.fail(f"required capability {name}: {reason}", pytrace=False)
+    pytest.skip(f"capability {name}: {reason}")
 
 
 def requirement_ids(item: pytest.Item) -> tuple[str, ...]:
@@ -131,10 +152,7 @@ class Witness:
             account.probed[name] = (capability.present, capability.reason)
             if capability.present:
                 continue
-            account.lacks = name
-            if name in self._terms.required:
-                pytest.fail(f"required capability {name}: {capability.reason}", pytrace=False)
-            pytest.skip(f"capability {name}: {capability.reason}")
+            lacking(item.config, name, capability.reason, item)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Self, final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from types import FrameType, TracebackType
+    from types import FrameType
 
 _POLL_SECONDS: Final = 0.02
 _GRACE_SECONDS: Final = 5.0
@@ -51,12 +51,7 @@ class ProcessGroup:
         """Give the running group."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         """End whatever is left of the group."""
         self.end(gently=False)
         self._strays.close()
@@ -141,12 +136,7 @@ class StopSignals:
                 self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         """Put back whoever listened before."""
         for number, handler in self._before.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)

@@ -27,6 +27,8 @@ _LIBRARY: Final = (
 _JUDGES: Final = ("pytest", "_pytest", "pluggy", "hypothesis", "xdist", "execnet", "startup_plan")
 _SUBJECT: Final = "startup_plan.reference"
 _TOLD: Final = 3
+_ENVIRONMENT: Final[dict[Any, Any]] = vars(os.environ)["_data"]
+"""The environment as the interpreter keeps it: to copy the mapping decodes every name."""
 
 
 @final
@@ -76,21 +78,33 @@ def described(replaced: list[str]) -> str:
 
 
 @contextlib.contextmanager
+def process_kept() -> Iterator[None]:
+    """Put back, after the block, what a process has of its own: environment, folder and umask.
+
+    A simulated boot is a process, and this is entered around each, so it looks before it writes.
+    """
+    folder, environ, umask = _folder(), _ENVIRONMENT.copy(), os.umask(0o022)
+    os.umask(umask)
+    try:
+        yield
+    finally:
+        if environ != _ENVIRONMENT:
+            _put_back(environ)
+        os.umask(umask)
+        if _folder() != folder:
+            os.chdir(folder)
+
+
+@contextlib.contextmanager
 def settings_kept() -> Iterator[None]:
     """Put back, after the block, every setting of the process that a subject may leave changed."""
-    folder, environ, umask = os.getcwd(), os.environ.copy(), os.umask(0)
-    os.umask(umask)
     limit, collects, conventions = sys.getrecursionlimit(), gc.isenabled(), locale.setlocale(0)
     streams = sys.stdin, sys.stdout, sys.stderr
     handlers = _handlers()
     try:
-        yield
+        with process_kept():
+            yield
     finally:
-        with contextlib.suppress(OSError):
-            os.chdir(folder)
-        if os.environ != environ:
-            _put_back(environ)
-        os.umask(umask)
         sys.setrecursionlimit(limit)
         (gc.enable if collects else gc.disable)()
         locale.setlocale(0, conventions)
@@ -105,10 +119,18 @@ def _is_relied_on(name: str) -> bool:
     return name in _LIBRARY
 
 
-def _put_back(environ: dict[str, str]) -> None:
-    for name in os.environ.keys() - environ.keys():
-        del os.environ[name]
-    os.environ.update(environ)
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return os.sep  # somebody removed it; no process can go back there
+
+
+def _put_back(environ: dict[Any, Any]) -> None:
+    for name in _ENVIRONMENT.keys() - environ.keys():
+        del os.environ[os.fsdecode(name)]
+    for name, value in environ.items():
+        os.environ[os.fsdecode(name)] = os.fsdecode(value)
 
 
 def _handlers() -> dict[int, Any]:

@@ -184,7 +184,7 @@ def test_an_explicit_size_is_not_saved_even_when_asked(world: World) -> None:
     engine = Engine()
     engine.explicit = 0
     worker = world.worker(engine)
-    with world._environment_of(engine):
+    with world.process_of(engine):
         world.subject.fresh().maybe_save_startup_plan(worker, 5 * 2**30)
 
     assert world.files() == []

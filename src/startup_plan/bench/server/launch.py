@@ -23,7 +23,6 @@ from .logs import Log
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from startup_plan.support.process_group import StopSignals
 
@@ -127,12 +126,7 @@ class Server:
         self._family.lead_by(self._process.pid)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         """End whatever is left of it."""
         self.end(_HURRIED_SECONDS)
         adopt_orphans(enable=self._was_subreaper)

@@ -24,8 +24,6 @@ from . import host as card_host
 from .card import LAST, Card, CardBusyError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from .order import Order
     from .scenarios import Scenario
 
@@ -138,12 +136,7 @@ class ProcessCard(Card):
         self.buffer, self.devices = int(found["buffer"]), int(found["devices"])
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         """End every process."""
         self.close()
 

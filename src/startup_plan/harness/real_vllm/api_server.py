@@ -18,7 +18,6 @@ from startup_plan.support.process_group import ProcessGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
 _READY_SECONDS: Final = 300.0
 """Ten times what a boot takes; a busy machine is no reason to fail."""
@@ -69,12 +68,7 @@ class ApiServer:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         """Ask the whole group to end, and then make it."""
         if self._group is not None:
             with self._group as group:

@@ -17,7 +17,6 @@ from .zygote import READY
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
 _START_SECONDS: Final = 240.0
 _BOOT_SECONDS: Final = 100.0
@@ -79,12 +78,7 @@ class Booter:
         """The booter, ready."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         """End the process."""
         self.close()
 

@@ -23,7 +23,6 @@ from .subject import MissingFunctionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from startup_plan.support.isolated import Outcome
 
@@ -174,15 +173,10 @@ class Reader:
 
     def __enter__(self) -> Self:
         """Set the environment and the devices as this rank finds them."""
-        self._exit.enter_context(self._world._environment_of(self._engine))
+        self._exit.enter_context(self._world.process_of(self._engine))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         """Put the environment and the devices back."""
         self._device.tenants = self._tenants_before
         self._exit.close()

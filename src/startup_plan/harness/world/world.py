@@ -28,6 +28,7 @@ from startup_plan.harness.stubs.worker import (
 from startup_plan.support import plan_files
 from startup_plan.support.environment import ROOT, flag_value, is_hidden, variables
 from startup_plan.support.logged_lines import LoggedLines
+from startup_plan.support.seal import process_kept
 
 from . import physics, worker_steps
 from .outcome import BootResult
@@ -36,7 +37,6 @@ from .process import Process
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from .engine import Engine
     from .subject import Subject
@@ -96,12 +96,7 @@ class World:
         self._exit.callback(activate, None)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         """Put everything back as it was."""
         self._exit.close()
 
@@ -180,6 +175,15 @@ class World:
             del worker.model_runner.model_memory_usage
         return worker
 
+    @contextlib.contextmanager
+    def process_of(self, engine: Engine) -> Iterator[None]:
+        """The environment of a new process of `engine`; what it does to itself ends with it."""
+        with process_kept():
+            os.environ.update(
+                {ROOT: self.cache_root, **flag_value(engine.enabled), **engine.environ}
+            )
+            yield
+
     def boot(
         self,
         engine: Engine,
@@ -216,7 +220,7 @@ class World:
         process = Process(self, engine, rank, footprint, result)
         process.during_load, process.during_save = during_load, during_save
         process.suggestion, process.schema = suggestion, schema
-        with self._environment_of(engine):
+        with self.process_of(engine):
             try:
                 self._live(process, engine, footprint, result)
             except KilledError:
@@ -242,16 +246,6 @@ class World:
                     stub_configs.set_setting(result.worker.vllm_config, path, value)
             elif stage == "saved":
                 return
-
-    @contextlib.contextmanager
-    def _environment_of(self, engine: Engine) -> Iterator[None]:
-        environ = {ROOT: self.cache_root, **flag_value(engine.enabled), **engine.environ}
-        os.environ.update(environ)
-        try:
-            yield
-        finally:
-            for name in environ:
-                os.environ.pop(name, None)
 
 
 def _snapshot(device: Device, runtime: Runtime, index: int) -> MemorySnapshot:

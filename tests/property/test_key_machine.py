@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from startup_plan.harness.histories.key_model import Stage, Values
+    from startup_plan.harness.histories.key_model import KeyedEngine, Values
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
 
@@ -45,7 +45,7 @@ class KeyMachine(RuleBasedStateMachine):
         tally: counts the boots.
     """
 
-    def __init__(self, stage: Stage, tally: Tally) -> None:
+    def __init__(self, stage: KeyedEngine, tally: Tally) -> None:
         """Start over."""
         super().__init__()
         tally(examples=1)
@@ -115,7 +115,7 @@ class KeyMachine(RuleBasedStateMachine):
             raise _collision(self.stage, before, values)
 
 
-def _instability(stage: Stage, first: Values, second: Values) -> Violation:
+def _instability(stage: KeyedEngine, first: Values, second: Values) -> Violation:
     """What to say of two boots that should share a key and do not."""
 
     def fails(one: Values, other: Values) -> bool:
@@ -137,7 +137,7 @@ def _instability(stage: Stage, first: Values, second: Values) -> Violation:
     )
 
 
-def _collision(stage: Stage, first: Values, second: Values) -> Violation:
+def _collision(stage: KeyedEngine, first: Values, second: Values) -> Violation:
     """What to say of two boots that should have keys of their own and share one."""
 
     def fails(one: Values, other: Values) -> bool:
@@ -161,7 +161,7 @@ def _collision(stage: Stage, first: Values, second: Values) -> Violation:
     )
 
 
-def _is_blind(stage: Stage, first: Values, second: Values) -> bool:
+def _is_blind(stage: KeyedEngine, first: Values, second: Values) -> bool:
     """Whether the subject would not tell the two devices apart on device 0 either."""
     stage.own = 0
     try:
@@ -180,7 +180,7 @@ def test_the_key_over_histories(
     world: World, fresh_folder: Callable[[], Path], tally: Tally, own: int
 ) -> None:
     """After any history of changes the key is that of equal inputs and of no others."""
-    stage = key_model.Stage(world, fresh_folder(), own)
+    stage = key_model.KeyedEngine(world, fresh_folder(), own)
 
     class OneEngine(KeyMachine):
         """The engine of this test."""

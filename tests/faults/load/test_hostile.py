@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.damage import documents
-from startup_plan.harness.damage.sweep import Bench, sweep
+from startup_plan.harness.damage.sweep import VariantReader, sweep
 from startup_plan.harness.damage.variants import Variant
 from startup_plan.harness.world.reader import plain_engine, save_plan
 from startup_plan.support.isolated import run_isolated
@@ -159,7 +159,7 @@ def _read_each(
 
     for one in explicit:
         read = example(one)(read)
-    with Bench(world, engine, [saved]) as bench:
+    with VariantReader(world, engine, [saved]) as bench:
         read()
 
 

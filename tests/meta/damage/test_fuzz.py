@@ -12,7 +12,7 @@ import pytest
 from startup_plan.cli import main as cli
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.damage.fuzz import target
-from startup_plan.harness.damage.sweep import Bench
+from startup_plan.harness.damage.sweep import VariantReader
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.reader import plain_engine, save_plan
 from startup_plan.harness.world.world import World
@@ -31,7 +31,7 @@ def fuzzed(subject: str, folder: Path, rounds: int) -> str:
     with World(load_subject(subject), folder) as world:
         engine = plain_engine()
         saved = save_plan(world, engine)
-        with Bench(world, engine, [saved]) as bench:
+        with VariantReader(world, engine, [saved]) as bench:
             run = target(bench, saved)
             try:
                 for _ in range(rounds):

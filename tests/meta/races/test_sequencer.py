@@ -16,7 +16,7 @@ import pytest
 from startup_plan.harness.operations.interposer import UnknownOperationError, patched
 from startup_plan.harness.races import sequencer
 from startup_plan.harness.races.children import Jostled, play_forked, run_together
-from startup_plan.harness.races.sequencer import Leg, Stage, StuckError, nested
+from startup_plan.harness.races.sequencer import Leg, StuckError, Theatre, nested
 from startup_plan.harness.races.two_savers import ONE_PID, TwoSavers
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
@@ -53,7 +53,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 def test_legs_are_played_as_laid_down(tmp_path: Path) -> None:
     """Each leg ends before the operation that it names, and the rest is played at the end."""
-    with Stage(tmp_path) as stage:
+    with Theatre(tmp_path) as stage:
         played = stage.play(
             [_writer(tmp_path, "a"), _writer(tmp_path, "b")], [Leg(0, 2), Leg(1, 3), Leg(0)]
         )
@@ -68,7 +68,7 @@ def test_legs_are_played_as_laid_down(tmp_path: Path) -> None:
 def test_what_a_player_stands_before_has_not_happened(tmp_path: Path) -> None:
     """While all stand still, the operations before the stop are done, and the one after is not."""
     sizes = []
-    with Stage(tmp_path) as stage:
+    with Theatre(tmp_path) as stage:
         stage.play(
             [_writer(tmp_path, "a")],
             [Leg(0, 1), Leg(0, 2), Leg(0, 3)],
@@ -82,7 +82,7 @@ def test_what_a_player_stands_before_has_not_happened(tmp_path: Path) -> None:
 
 def test_one_order_gives_the_same_every_time(tmp_path: Path) -> None:
     """Twenty plays of one order are twenty equal sequences of operations."""
-    with Stage(tmp_path) as stage:
+    with Theatre(tmp_path) as stage:
         seen = {
             tuple(
                 _names(
@@ -117,7 +117,7 @@ def test_who_waits_for_a_lock_gives_back_the_turn(tmp_path: Path) -> None:
 
         return hold
 
-    with Stage(tmp_path) as stage:
+    with Theatre(tmp_path) as stage:
         played = stage.play([player("a"), player("b")], [Leg(0, 3), Leg(1), Leg(0)])
 
     assert held == ["a", "b"]
@@ -136,7 +136,7 @@ def test_a_deadlock_is_noted_and_ended(tmp_path: Path) -> None:
         return hold
 
     before = threading.active_count()
-    with Stage(tmp_path) as stage:
+    with Theatre(tmp_path) as stage:
         played = stage.play([player(first, second), player(second, first)], [Leg(0, 2), Leg(1, 2)])
 
     assert played.deadlocked
@@ -150,7 +150,7 @@ def test_who_sleeps_gives_back_the_turn(tmp_path: Path) -> None:
         while not os.access(tmp_path / "b", os.F_OK):
             time.sleep(3600)
 
-    with Stage(tmp_path) as stage:
+    with Theatre(tmp_path) as stage:
         played = stage.play([poll, _writer(tmp_path, "b")], [Leg(0), Leg(1)])
 
     assert not played.deadlocked
@@ -160,7 +160,7 @@ def test_who_sleeps_gives_back_the_turn(tmp_path: Path) -> None:
 
 def test_who_is_no_player_waits_as_ever(tmp_path: Path) -> None:
     """Outside a play locks and sleeps do what they always do."""
-    with Stage(tmp_path), _locked(tmp_path / "lock"):
+    with Theatre(tmp_path), _locked(tmp_path / "lock"):
         fd = os.open(tmp_path / "lock", os.O_WRONLY)
         with pytest.raises(BlockingIOError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -177,7 +177,7 @@ def test_what_a_player_raises_is_kept(tmp_path: Path) -> None:
     def fail() -> None:
         os.unlink(tmp_path / "missing")
 
-    with Stage(tmp_path) as stage:
+    with Theatre(tmp_path) as stage:
         played = stage.play([fail, _writer(tmp_path, "b")], [])
 
     assert isinstance(played.errors[0], FileNotFoundError)
@@ -186,7 +186,7 @@ def test_what_a_player_raises_is_kept(tmp_path: Path) -> None:
 
 def test_what_cannot_be_followed_is_no_verdict(tmp_path: Path) -> None:
     """A player that goes around the interposer fails the play."""
-    with pytest.raises(UnknownOperationError, match="mkfifo"), Stage(tmp_path) as stage:
+    with pytest.raises(UnknownOperationError, match="mkfifo"), Theatre(tmp_path) as stage:
         stage.play([lambda: os.mkfifo(tmp_path / "pipe")], [])
 
 
@@ -196,7 +196,7 @@ def test_a_player_that_does_not_come_back_is_stuck(
     """A wait that cannot be seen ends the play with an error that says so."""
     monkeypatch.setattr(sequencer, "PATIENCE", 0.05)
     release = threading.Event()
-    with pytest.raises(StuckError, match="has not come back"), Stage(tmp_path) as stage:
+    with pytest.raises(StuckError, match="has not come back"), Theatre(tmp_path) as stage:
         stage.play([release.wait, _writer(tmp_path, "b")], [Leg(0)])
     release.set()
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from startup_plan.harness.real_vllm.order import BootOrder, Card, Load, RankOrder
+from startup_plan.harness.real_vllm.order import Accelerator, BootOrder, Load, RankOrder
 from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.outcome import BootResult
 
@@ -19,7 +19,7 @@ def test_an_order_survives_the_journey() -> None:
         pipeline=2,
         settings={"cache_config.gpu_memory_utilization": 0.5},
         environment={"VLLM_PORT": "1"},
-        cards=[Card("A", 8 * GIB, 3), Card()],
+        cards=[Accelerator("A", 8 * GIB, 3), Accelerator()],
         load=Load(weights=1),
         ranks={1: RankOrder(held=1, broken=("device_name",), schema=2, stays_away=True)},
     )

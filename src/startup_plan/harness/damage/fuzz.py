@@ -21,7 +21,7 @@ from startup_plan.harness.world.reader import plain_engine, save_plan
 from startup_plan.harness.world.world import World
 from startup_plan.support.scratch import fastest_folder
 
-from .sweep import Bench
+from .sweep import VariantReader
 from .variants import Variant
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def instrument(subject: Subject, patch_code: Callable[..., Any]) -> None:
     subject.recompile(lambda code: patch_code(code, trace_dataflow=True, nested=True))
 
 
-def target(bench: Bench, saved: Saved) -> Callable[[bytes], object]:
+def target(bench: VariantReader, saved: Saved) -> Callable[[bytes], object]:
     """What the fuzzer calls: bytes in, and a `Violation` if they should have been a miss."""
     from hypothesis import HealthCheck, given, settings  # noqa: PLC0415  # this process alone
     from hypothesis import strategies as st  # noqa: PLC0415
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory(dir=fastest_folder()) as root, World(subject, root) as world:
         engine = plain_engine()
         saved = save_plan(world, engine)
-        with Bench(world, engine, [saved]) as bench:
+        with VariantReader(world, engine, [saved]) as bench:
             run = target(bench, saved)
 
             def once(data: bytes) -> None:

@@ -83,7 +83,7 @@ def _weight(finding: Finding) -> tuple[bool, int]:
 
 
 @final
-class Bench:
+class VariantReader:
     """Looks up one variant after the other at the path of a plan. To be entered.
 
     Args:
@@ -159,11 +159,11 @@ def sweep(
         world: an entered world.
         engine: what boots.
         kind: how the outcome is called.
-        saved: as for `Bench`.
+        saved: as for `VariantReader`.
         variants: what is put in the place of the plan, one after the other.
     """
     done = Sweep(kind, saved)
-    with Bench(world, engine, saved) as bench:
+    with VariantReader(world, engine, saved) as bench:
         for variant in variants:
             done.tried += 1
             found = bench.read(variant)

@@ -149,7 +149,7 @@ def usual(name: str) -> Any:
 
 
 @final
-class Stage:
+class KeyedEngine:
     """One engine in its world, and the inputs that it has now.
 
     Args:
@@ -162,7 +162,7 @@ class Stage:
     """
 
     def __init__(self, world: World, folder: Path, own: int) -> None:
-        """Set the stage for the beginning."""
+        """Begin as in the beginning."""
         self.world, self.own, self._folder = world, own, folder
         self.has_schema = world.subject.set_schema(world.subject.fresh(), 1)
         self.values: dict[str, Any] = {}

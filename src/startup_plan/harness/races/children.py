@@ -206,7 +206,7 @@ def play_forked(
     calls: Sequence[Callable[[], object]],
     legs: Sequence[Leg],
 ) -> Played:
-    """What `Stage.play` does, with a real process for each player; see `sequencer.direct`.
+    """What `Theatre.play` does, with a real process for each player; see `sequencer.direct`.
 
     The operations that come back carry what was asked for, and neither results nor errors.
     """

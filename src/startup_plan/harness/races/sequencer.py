@@ -5,7 +5,7 @@ A *player* is a call that stands for a process. A *leg* lets one player go on un
 make its n-th operation, or to its end, while all others stand still. So two savers can be stopped
 between any two operations, without a sleep, and the same order comes out every time.
 
-    with Stage(folder) as stage:
+    with Theatre(folder) as stage:
         played = stage.play([first, second], [Leg(0, 3), Leg(1, 5), Leg(0), Leg(1)])
 
 A player that waits for another, by a lock on a file or by sleeping, gives its turn back instead of
@@ -182,7 +182,7 @@ def nested(first: Sequence[int], second: Sequence[int]) -> Iterator[tuple[Leg, .
 
 
 @final
-class Stage(Observer):
+class Theatre(Observer):
     """A folder on which threads play. To be entered before the code of the players is executed.
 
     Args:

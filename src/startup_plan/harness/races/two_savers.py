@@ -27,7 +27,7 @@ from startup_plan.harness.world.calls import call
 from startup_plan.harness.world.reader import Reader, plain_engine
 from startup_plan.harness.world.world import KilledError
 
-from .sequencer import Leg, Stage, nested
+from .sequencer import Leg, Theatre, nested
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -169,7 +169,7 @@ class TwoSavers:
             SavingBoot(world, self._engine, values[0], A_NEIGHBOUR),
             SavingBoot(world, self._engine, values[1], B_NEIGHBOUR),
         )
-        self._stage = Stage(self.root)
+        self._stage = Theatre(self.root)
         self._over_old = over_old
         self._start: dict[str, bytes] = {}
         self._known: dict[object, Traits] = {}

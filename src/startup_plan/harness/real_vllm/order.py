@@ -11,7 +11,7 @@ from startup_plan.harness.stubs.units import GIB, MIB
 
 @final
 @dataclass(slots=True)
-class Card:
+class Accelerator:
     """A simulated accelerator under real vLLM. Sizes in bytes.
 
     Attributes:
@@ -99,7 +99,7 @@ class BootOrder:
     settings: dict[str, Any] = field(default_factory=dict)
     rewrites: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
-    cards: list[Card] = field(default_factory=lambda: [Card() for _ in range(4)])
+    cards: list[Accelerator] = field(default_factory=lambda: [Accelerator() for _ in range(4)])
     load: Load = field(default_factory=Load)
     ranks: dict[int, RankOrder] = field(default_factory=dict)
     patience: float = 3.0
@@ -116,7 +116,7 @@ class BootOrder:
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> BootOrder:
         """Read what `dataclasses.asdict` made, after a journey as JSON."""
-        cards = [Card(**card) for card in values["cards"]]
+        cards = [Accelerator(**card) for card in values["cards"]]
         ranks = {
             int(rank): RankOrder(**{**order, "broken": tuple(order["broken"])})
             for rank, order in values["ranks"].items()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @final
 class Process:
-    """One rank that boots in a world: `worker_steps.Memory` and `worker_steps.Plan` in one.
+    """One rank that boots in a world: `worker_steps.Memory` and `worker_steps.Attendant` in one.
 
     Nothing is taken of the device, on which other ranks boot one after the other. What is needed at
     the worst moment is held against what was free when the boot began.

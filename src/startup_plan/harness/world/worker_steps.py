@@ -100,7 +100,7 @@ class Memory(Protocol):
         """Write everything under this label and read it back; the bytes that came back right."""
 
 
-class Plan(Protocol):
+class Attendant(Protocol):
     """A subject in the place of vLLM's startup plan, for one boot."""
 
     def worker(self, result: BootResult) -> Any:
@@ -113,7 +113,7 @@ class Plan(Protocol):
         """`maybe_save_startup_plan` with `size` bytes."""
 
 
-def boot(needs: Needs, memory: Memory, plan: Plan, result: BootResult) -> Iterator[str]:
+def boot(needs: Needs, memory: Memory, plan: Attendant, result: BootResult) -> Iterator[str]:
     """Boot, one stage at each step; `result` holds what is known so far.
 
     Args:
@@ -133,7 +133,7 @@ def boot(needs: Needs, memory: Memory, plan: Plan, result: BootResult) -> Iterat
         result.shortage = str(error)
 
 
-def _stages(needs: Needs, memory: Memory, plan: Plan, result: BootResult) -> Iterator[str]:
+def _stages(needs: Needs, memory: Memory, plan: Attendant, result: BootResult) -> Iterator[str]:
     memory.open()
     result.free, result.total = memory.read()
     result.budget = math.ceil(result.total * result.utilization)

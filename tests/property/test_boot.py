@@ -152,7 +152,7 @@ def test_applying_leaves_the_config_hash(world: World, tally: Tally) -> None:
     second = must_boot(world, engine, "BOOT-05")
     tally(boots=2, examples=1)
 
-    before, after = second.config_hash
+    before, after = second.hashes
     if second.applied and before != after:
         raise Violation("BOOT-05", tale(world, f"compute_hash() went from {before} to {after}"))
     changed = changed_settings(engine, second)

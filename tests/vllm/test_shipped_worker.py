@@ -44,7 +44,7 @@ def test_it_saves_and_applies(host: RealHost) -> None:
         ["profile_run", "profile_cudagraph_memory"],
         ["profile_run", "capture_model"],
     )
-    assert (second.config_hash[0], second.changed) == (second.config_hash[1], [])
+    assert (second.hashes[0], second.changed) == (second.hashes[1], [])
 
 
 def test_it_reuses_the_plan_of_a_higher_budget(host: RealHost) -> None:

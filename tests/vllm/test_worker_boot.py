@@ -142,7 +142,7 @@ def test_applying_leaves_the_config_hash(host: RealHost, tally: Tally) -> None:
     second = _boot(host, "BOOT-05")
     tally(boots=2, examples=1)
 
-    before, after = second.config_hash
+    before, after = second.hashes
     if second.applied and before != after:
         raise Violation("BOOT-05", host.tale(f"compute_hash() went from {before} to {after}"))
     if second.applied and second.changed:

@@ -25,6 +25,8 @@ _LIBRARY: Final = (
     "stat", "subprocess", "tempfile", "threading", "time", "tomllib", "traceback", "unittest.mock",
 )  # fmt: skip
 _JUDGES: Final = ("pytest", "_pytest", "pluggy", "hypothesis", "xdist", "execnet", "startup_plan")
+_WITH_CLASSES: Final = ("_pytest", "pluggy", "startup_plan")
+"""Packages whose classes are watched too; to look at all would cost a millisecond a test."""
 _SUBJECT: Final = "startup_plan.reference"
 _TOLD: Final = 3
 _ENVIRONMENT: Final[dict[Any, Any]] = vars(os.environ)["_data"]
@@ -46,7 +48,7 @@ class Seal:
 
     def _take(self, name: str, module: ModuleType) -> None:
         self._note(name, module)
-        if name.partition(".")[0] in _JUDGES:
+        if name.partition(".")[0] in _WITH_CLASSES:
             for owner in list(vars(module).values()):
                 if isinstance(owner, type) and owner.__module__ == name:
                     self._note(f"{name}.{owner.__qualname__}", owner)
@@ -130,7 +132,8 @@ def _put_back(environ: dict[Any, Any]) -> None:
     for name in _ENVIRONMENT.keys() - environ.keys():
         del os.environ[os.fsdecode(name)]
     for name, value in environ.items():
-        os.environ[os.fsdecode(name)] = os.fsdecode(value)
+        if _ENVIRONMENT.get(name) != value:
+            os.environ[os.fsdecode(name)] = os.fsdecode(value)
 
 
 def _handlers() -> dict[int, Any]:

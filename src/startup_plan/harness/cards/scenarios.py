@@ -118,7 +118,7 @@ def _same_card(card: Card) -> None:
     applies(card, second, first, "BOOT-01")
     if card.plans() != before:
         raise Violation("BOOT-04", card.tale("the boot that applied wrote to the cache"))
-    if len(set(second.config_hash)) > 1:
+    if len(set(second.hashes)) > 1:
         raise Violation("BOOT-05", card.tale("applying has changed the hash of the configuration"))
     if second.calls != ["profile_run"]:
         raise Violation("BOOT-02", card.tale(f"it ran {', '.join(second.calls)}"))

@@ -69,8 +69,10 @@ def _boot_04(_: History, event: Event) -> str | None:
 
 def _boot_05(_: History, event: Event) -> str | None:
     """Applying leaves the config hash unchanged."""
-    before, after = event.result.config_hash
-    if not event.result.applied or before == after:
+    if not event.result.applied:
+        return None
+    before, after = event.result.hashes
+    if before == after:
         return None
     return f"applying changed compute_hash() from {before} to {after}"
 

@@ -66,7 +66,7 @@ class BootResult:
         raised: what was raised out of the boot, or None.
         where: "apply" or "save" if the subject raised it, otherwise "".
         killed: whether a simulated kill ended the process inside the subject.
-        config_hash: `compute_hash()` before and after the subject's look-up.
+        config_hash: `compute_hash()` before and after the look-up; None unless it was watched.
         legal: the values that boots under the very same inputs have left to be applied.
         worker: the worker that booted, as the subject left it; None if it gave up before.
     """
@@ -102,9 +102,15 @@ class BootResult:
     raised: Exception | None = None
     where: str = ""
     killed: bool = False
-    config_hash: tuple[str, str] = ("", "")
+    config_hash: tuple[str, str] | None = None
     legal: frozenset[int] = frozenset()
     worker: SimulatedWorker | None = None
+
+    @property
+    def hashes(self) -> tuple[str, str]:
+        """`config_hash` of a boot in which somebody watched it (BOOT-05)."""
+        assert self.config_hash is not None, "nobody watched the config hash in this boot"
+        return self.config_hash
 
     @property
     def out_of_memory(self) -> bool:
@@ -156,10 +162,12 @@ class BootResult:
     @classmethod
     def from_values(cls, values: dict[str, Any]) -> Self:
         """Read what `to_values` wrote."""
-        before, after = values["config_hash"]
+        watched = values["config_hash"]
         pairs = {name: [(one, two) for one, two in values[name]] for name in ("log", "queries")}
         raised = None if values["raised"] is None else ElsewhereError(values["raised"])
-        return cls(**{**values, **pairs, "config_hash": (before, after), "raised": raised})
+        return cls(
+            **{**values, **pairs, "config_hash": watched and tuple(watched), "raised": raised}
+        )
 
 
 _TRAVELLERS: Final = tuple(

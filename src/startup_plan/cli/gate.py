@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import sys
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from startup_plan.harness.gate.run import INTERNAL, NOT_LOADED, GateError, GateR
 from startup_plan.harness.gate.suite import NoSuiteError, find_suite
 from startup_plan.harness.verdict.judgement import Terms
 from startup_plan.support.atomic_files import ReportPathError, check_writable, write_report
+from startup_plan.support.environment import processors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +31,9 @@ _MOST_WORKERS: Final = 8
 _EPILOG: Final = """
 Exit status: 0 every requirement that ran holds or is a known gap; 1 at least one is violated, or a
 required capability is absent; 2 wrong usage, or a known gap that holds; 3 the subject could not be
-loaded or is not what was asked for; 4 the run itself broke down; 130 after Ctrl-C and 143 after
-SIGTERM, with a partial report that says so.
+loaded, is not what was asked for, or does not leave its judge's process alone; 4 something could
+not be judged, or the run itself broke down; 130 after Ctrl-C and 143 after SIGTERM, with a partial
+report that says so.
 """
 
 
@@ -142,7 +143,7 @@ def gate(
             profile=chosen,
             # Named in the report, so that what a random run found can be found again.
             seed=secrets.randbelow(1 << 32) if seed is None and chosen == "nightly" else seed,
-            workers=_default_workers() if workers is None else workers,
+            workers=min(processors(), _MOST_WORKERS) if workers is None else workers,
             state=state,
         )
         reports.check()
@@ -189,8 +190,3 @@ def _check_state(text: str, subject: str) -> None:
         raise click.UsageError(f"--state: {error}") from error
     except SubjectError as error:
         raise GateError(str(error), status=NOT_LOADED) from error
-
-
-def _default_workers() -> int:
-    available = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return min(available, _MOST_WORKERS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 import sys
 import time
 from dataclasses import asdict
@@ -14,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from startup_plan.harness.contract import capabilities
+from startup_plan.harness.contract import capabilities, choices
 from startup_plan.harness.zoo.catalogue import EntryError, load_catalogue
 from startup_plan.harness.zoo.seed import REWRITE, source_of
 from startup_plan.support.atomic_files import ReportPathError, check_writable, write_report
+from startup_plan.support.environment import processors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,6 @@ usage; 130 after Ctrl-C and 143 after SIGTERM.
 )
 @click.option(
     "--require",
-    default="",
     metavar="CAPABILITY,…",
     help="Fail where a fault needs one of these and it is absent.",
 )
@@ -81,7 +80,7 @@ def zoo(
     run: bool,
     near: bool,
     needs: str | None,
-    require: str,
+    require: str | None,
     file: Path | None,
     module: Path | None,
     profile: str,
@@ -92,10 +91,10 @@ def zoo(
     Each fault is a correct startup plan with one mistake in it that people have made. SLUG limits
     the command to some of them, and without --run tells all that is known of them.
     """
-    required = tuple(name.strip() for name in require.split(",") if name.strip())
-    for name in required:
-        if name not in capabilities.names():
-            raise click.UsageError(f"--require: {capabilities.describe_unknown(name)}")
+    try:
+        required = choices.known_capabilities("--require", require)
+    except choices.ChoiceError as error:
+        raise click.UsageError(str(error)) from error
     if needs not in {None, "nothing", *capabilities.names()}:
         raise click.UsageError(f"--needs: {capabilities.describe_unknown(str(needs))}, nothing")
     try:
@@ -105,7 +104,7 @@ def zoo(
         for path in filter(None, (file, module)):
             check_writable(path)
         if run:
-            jobs = jobs or _default_jobs()
+            jobs = jobs or min(processors(), _MOST_JOBS)
             return _run(entries, file, profile, jobs, near=near, required=required)
         _list(entries, in_full=bool(slugs))
         if module is not None:
@@ -277,8 +276,3 @@ def _found(verdict: Verdict) -> dict[str, Any]:
 
 def _text(report: dict[str, Any]) -> str:
     return json.dumps({"schema": "startup-plan/zoo/1", **report}, indent=2) + "\n"
-
-
-def _default_jobs() -> int:
-    available = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return min(available, _MOST_JOBS)

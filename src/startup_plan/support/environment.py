@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables of the startup plan, and those of a machine that a boot must not see."""
+"""What a process finds around it: the plan's variables, those to hide, its processors."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ def clean_environment(keep: tuple[str, ...] = ()) -> dict[str, str]:
 def flag_value(enabled: bool | None) -> dict[str, str]:  # as orders have it
     """`FLAG` as it stands in the environment of a boot; None leaves it unset."""
     return {} if enabled is None else {FLAG: "1" if enabled else "0"}
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 @contextlib.contextmanager

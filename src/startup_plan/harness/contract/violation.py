@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a test says which requirement was broken, and by what history."""
+"""How a test says which requirement was broken, and by what history; or that it cannot tell."""
 
 from __future__ import annotations
 
@@ -21,3 +21,7 @@ class Violation(AssertionError):  # noqa: N818  # the word that reports use
         super().__init__(story if requirement is None else f"{requirement}: {story}")
         self.requirement = requirement
         self.story = story
+
+
+class UndecidedError(Exception):
+    """A test could not come to a judgement, and that is no evidence about its sentence."""

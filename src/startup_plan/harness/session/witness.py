@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, final
 import pytest
 
 from startup_plan.harness.contract import capabilities
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import UndecidedError, Violation
 from startup_plan.harness.verdict.record import Outcome, Record, clean
 from startup_plan.support.seal import described
 
@@ -191,8 +191,9 @@ class Witness:
     def _note_failure(self, account: Account, ids: tuple[str, ...], error: BaseException) -> None:
         if account.outcome == "failed":
             return
-        if isinstance(error, SlowError):
-            account.distrust(f"the subject is slow: {error}")
+        if isinstance(error, (SlowError, UndecidedError)):
+            slow = "the subject is slow: " if isinstance(error, SlowError) else ""
+            account.distrust(f"{slow}{error}")
             return
         account.outcome = "failed"
         violation = _find_violation(error)

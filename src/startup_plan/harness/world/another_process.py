@@ -14,7 +14,8 @@ import os
 import subprocess
 import sys
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import UndecidedError, Violation
+from startup_plan.support.apart import describe_end
 
 from .engine import Engine
 from .loading import load_subject
@@ -32,7 +33,8 @@ def boot_elsewhere(subject: str, folder: str, hash_seed: str, seconds: float = 6
         seconds: how long it may take.
 
     Raises:
-        Violation: the process failed, or did not end in time.
+        Violation: the process did not end in time.
+        UndecidedError: it ended without a word of its boot.
     """
     command = [sys.executable, "-m", "startup_plan.harness.world.another_process", subject, folder]
     environment = os.environ | {"PYTHONHASHSEED": hash_seed}
@@ -42,10 +44,13 @@ def boot_elsewhere(subject: str, folder: str, hash_seed: str, seconds: float = 6
         )
     except subprocess.TimeoutExpired:
         raise Violation(None, f"a boot in a new process did not end within {seconds} s") from None
-    if done.returncode:
+    try:
+        return BootResult.from_values(json.loads(done.stdout.splitlines()[-1]))
+    except (ValueError, LookupError, TypeError):
         last = done.stderr.strip().splitlines()[-1:]
-        raise Violation(None, f"a boot in a new process failed: {last}")
-    return BootResult.from_values(json.loads(done.stdout.splitlines()[-1]))
+        raise UndecidedError(
+            f"a process that was to boot {describe_end(done.returncode)} and said {last}"
+        ) from None
 
 
 def main(arguments: list[str]) -> None:

@@ -43,6 +43,7 @@ def as_dict(report: Report) -> dict[str, Any]:
             "partial_reason": report.partial,
             "statuses": report.count(),
             "levels": {level: report.count(level) for level in LEVELS},
+            "cannot_be_judged": list(report.undecided),
             "known_gaps_that_hold": list(report.stale),
             "required_and_absent": dict(report.lacking),
             "tests": dict(report.outcomes),

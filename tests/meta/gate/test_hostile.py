@@ -70,7 +70,8 @@ def _due():
 """
 """Misbehaves at each call after the first few, which is when it is tried out."""
 
-SPARED: Final = {"look-up": 2, "save": 1}
+SPARED: Final = {"look-up": 6, "save": 4}
+"""How often each is called while the subject is tried out."""
 
 ENDS: Final = {
     "exits": "import os; os._exit(0)",
@@ -170,6 +171,19 @@ def test_what_was_found_beside_a_replaced_function_decides_nothing(
 
     assert (outcome.status, set(_verdicts(outcome.report).values())) == (4, {"not-run"})
     assert "the subject replaces" in told["KEY-02"]
+
+
+def test_what_asks_beyond_the_simulation_later_decides_nothing(
+    gate_request: Any, tmp_path: Path
+) -> None:
+    """Where the stubs have no answer, that is the reason given, and no violation."""
+    code = "import vllm.utils; vllm.utils.no_such_helper()"
+    subject = _subject(tmp_path, code, "look-up")
+    outcome = run_gate(gate_request(SUITE, subject=subject))
+    told = {r.requirement.id: r.counterexample or "" for r in outcome.report.results}
+
+    assert (outcome.status, _verdicts(outcome.report)["BOOT-01"]) == (4, "not-run")
+    assert "it asks vllm.utils for 'no_such_helper'" in told["BOOT-01"]
 
 
 @pytest.mark.parametrize("at", SPARED)

@@ -81,7 +81,7 @@ REPLACED: Final = {
 HARMLESS: Final = {
     "prints a little": "print('x' * 100_000)",
     "closes its output": "import sys; sys.stdout.close(); sys.stderr.close()",
-    "closes descriptors": "import os; os.close(1); os.close(2)",
+    "closes descriptors": "import os; os.closerange(1, 3)",
     "turns off the collector": "import gc; gc.disable()",
     "lowers the limit of recursion": "import sys; sys.setrecursionlimit(200)",
     "another folder": "import os; os.chdir('/')",
@@ -185,3 +185,57 @@ def test_a_subject_that_raises_at_import_is_refused(tmp_path: Path, code: str, s
     """What a subject raises while it is imported is the reason that is given."""
     with pytest.raises(SubjectError, match=said):
         try_out(_written(tmp_path, AT_IMPORT, code))
+
+
+OLDER: Final = """
+def compute_plan_fingerprint(vllm_config, rank, world_size): return "0" * 16
+def maybe_apply_startup_plan(config, cache, device, rank, world_size): pass
+def maybe_save_startup_plan(worker, kv_cache_memory_bytes): pass
+"""
+"""As an older vLLM had it: a look-up that takes its worker to pieces."""
+
+ASKS: Final = {
+    "at import": "from vllm.utils import no_such_helper\nno_such_helper()",
+    "in the look-up": IN_LOOK_UP.format("import vllm.utils; vllm.utils.no_such_helper"),
+    "in the save": IN_SAVE.format("import vllm.utils; vllm.utils.no_such_helper"),
+    "on another device": IN_LOOK_UP.format(
+        "worker.device.index == 0 or __import__('vllm.utils').utils.no_such_helper"
+    ),
+    "in a pair": IN_LOOK_UP.format(
+        "worker.parallel_config.world_size == 1 or __import__('vllm.utils').utils.no_such_helper"
+    ),
+}
+"""Where a subject may ask for what is not simulated."""
+
+
+def test_what_takes_something_else_is_no_subject(tmp_path: Path) -> None:
+    """A module that vLLM's worker could not call is refused with how it would be called."""
+    file = tmp_path / "older.py"
+    file.write_text(OLDER)
+    with pytest.raises(SubjectError, match=r"cannot be called with \(worker\), as vLLM's worker"):
+        try_out(str(file))
+
+
+def test_what_lacks_a_function_is_no_subject(tmp_path: Path) -> None:
+    """A module without one of the three functions is refused, and the function named."""
+    file = tmp_path / "half.py"
+    file.write_text(OLDER.partition("def maybe_save")[0])
+    with pytest.raises(SubjectError, match="it has no function maybe_save_startup_plan"):
+        try_out(str(file))
+
+
+@pytest.mark.parametrize("where", ASKS)
+def test_what_asks_beyond_the_simulation_is_refused(tmp_path: Path, where: str) -> None:
+    """A name that the stubs do not know is their limit: it is named, and nothing is judged."""
+    file = tmp_path / "asks.py"
+    file.write_text(f"{_REWRITE}\n{ASKS[where]}\n")
+    with pytest.raises(SubjectError, match=r"asks vllm\.utils for 'no_such_helper'"):
+        try_out(str(file))
+
+
+def test_what_can_do_without_is_judged(tmp_path: Path) -> None:
+    """A subject that asks for what is not there and has another way is a subject like any other."""
+    code = "import vllm.utils\ngetattr(vllm.utils, 'no_such_helper', None)"
+    tried = try_out(_written(tmp_path, IN_LOOK_UP, code))
+
+    assert ["no_such_helper" in sentence for sentence in tried.does_without] == [True]

@@ -76,7 +76,7 @@ class Teller:
         }
         events.write(
             gate_events.SESSION,
-            subject=subject._asdict(),
+            subject={n: getattr(subject, n) for n in ("name", "file", "sha256", "version")},
             environment=self._environment,
             probed=self._probed,
         )

@@ -95,6 +95,8 @@ _SPARED: Final = {
     "gpu": "a card takes minutes, so a quick run leaves it out unless told --require gpu",
 }
 
+_DOES_WITHOUT: Final = "startup_plan_does_without"
+
 LIMIT: Final = 120.0
 """Seconds after which a test of a subject is taken to hang; an eighth of it in the inner loop."""
 
@@ -146,6 +148,7 @@ class _Session:
         self._scratch = self._find_scratch()
         self._events = self._find_events()
         self.guard = Guard(mutes=self._in_gate)
+        self._does_without: list[str] = list((self._worker or {}).get(_DOES_WITHOUT, ()))
         config.stash[SCRATCH] = self._scratch
         config.stash[TERMS] = self._terms
         gate: int | None = config.getoption("--gate-parent")
@@ -157,6 +160,7 @@ class _Session:
         return Witness(
             self._terms,
             self.guard,
+            self._does_without,
             marked_only=self._in_gate,
             spared={} if profiles.is_thorough() else _SPARED,
         )
@@ -176,8 +180,9 @@ class _Session:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker of xdist where this session's folder is."""
+        """Tell a worker of xdist where our folder is, and what is known of the subject."""
         node.workerinput["startup_plan_scratch"] = str(self._scratch)
+        node.workerinput[_DOES_WITHOUT] = self._does_without
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -199,6 +204,7 @@ class _Session:
             sentence = clean(str(error))
             events.write(gate_events.REFUSED, sentence=sentence)
             pytest.exit(sentence, returncode=NOT_LOADED)
+        self._does_without += tried.does_without
         suite = SuiteFacts(__version__, self._profile, self._seed)
         yield Teller(events, tried, suite, self._terms.required)
         if not self._in_gate:

@@ -10,13 +10,14 @@ import pytest
 
 from startup_plan.harness.contract import capabilities
 from startup_plan.harness.contract.violation import UndecidedError, Violation
+from startup_plan.harness.stubs.modules import unknown_names
 from startup_plan.harness.verdict.record import Outcome, Record, clean
 from startup_plan.support.seal import described
 
 from .watchdog import SlowError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Collection, Generator, Mapping
 
     from startup_plan.harness.verdict.judgement import Terms
 
@@ -104,14 +105,22 @@ class Witness:
     Args:
         terms: by what the subject is judged; a known gap is an expected failure.
         guard: knows what a subject did to this process.
+        does_without: what the subject is known to ask the simulation for in vain, without harm.
         marked_only: leave out tests that belong to no requirement.
         spared: capabilities that are not used unless they are required, and why.
     """
 
     def __init__(
-        self, terms: Terms, guard: Guard, *, marked_only: bool, spared: Mapping[str, str]
+        self,
+        terms: Terms,
+        guard: Guard,
+        does_without: Collection[str],
+        *,
+        marked_only: bool,
+        spared: Mapping[str, str],
     ) -> None:
         """Keep the choices that the run was started with."""
+        self._does_without = does_without
         self._terms = terms
         self._register = terms.register
         self._guard = guard
@@ -138,6 +147,7 @@ class Witness:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Refuse a test of an unknown requirement, and skip one for which something is missing."""
+        unknown_names.clear()
         for requirement_id in requirement_ids(item):
             if requirement_id not in self._register:
                 pytest.fail(self._register.describe_unknown(requirement_id), pytrace=False)
@@ -194,6 +204,10 @@ class Witness:
         if isinstance(error, (SlowError, UndecidedError)):
             slow = "the subject is slow: " if isinstance(error, SlowError) else ""
             account.distrust(f"{slow}{error}")
+            return
+        if beyond := [name for name in unknown_names if name not in self._does_without]:
+            # What the simulation cannot answer says nothing about the subject.
+            account.distrust(beyond[0])
             return
         account.outcome = "failed"
         violation = _find_violation(error)

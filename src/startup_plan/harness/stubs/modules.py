@@ -35,7 +35,7 @@ _ACCELERATOR_PACKAGES: Final = re.compile(
 )
 
 unknown_names: list[str] = []
-"""What the last loaded subject asked for and could not be given, as sentences."""
+"""What subjects asked for and could not be given, as sentences, since somebody emptied this."""
 
 
 class UnknownNameError(AttributeError):

@@ -3,37 +3,80 @@
 
 A subject is somebody's file. Whoever judges never imports it before it has been imported, has
 looked a plan up and has saved one in a process apart, within a time, and has left that process as
-it was.
+it was. What cannot be called as vLLM's worker calls it, or asks for what is not simulated, is no
+subject: nothing that it does could be held against it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import mmap
 import tempfile
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from startup_plan.harness.stubs import modules as stub_modules
 from startup_plan.support.apart import AnsweredError, ApartError, run_apart
 from startup_plan.support.scratch import fastest_folder
 from startup_plan.support.seal import Seal, described, settings_kept
 
 from .engine import Engine
 from .loading import SubjectError, load_subject
+from .subject import stubs_ready
 from .world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .outcome import BootResult
+    from .subject import Subject
 
 SECONDS: Final = 20.0
 """How long a subject may take to be imported and to boot twice."""
 
+
+def _off() -> Engine:
+    engine = Engine()
+    engine.enabled = False
+    return engine
+
+
+_FURTHER: Final[tuple[tuple[Callable[[], Engine], int], ...]] = (
+    (lambda: Engine(world_size=2), 0),
+    (lambda: Engine(world_size=2), 1),
+    (lambda: Engine(placement=(1,)), 0),
+    (_off, 0),
+)
+"""A pair, another device, and a boot with the feature off: engines and ranks."""
+
 _STEPS: Final = ("imported it", "let it look a plan up and save one", "let it look its plan up")
 
 
+_CALLS: Final = {
+    "compute_plan_fingerprint": ("vllm_config", "rank", "world_size"),
+    "maybe_apply_startup_plan": ("worker",),
+    "maybe_save_startup_plan": ("worker", "kv_cache_memory_bytes"),
+}
+"""What vLLM's worker gives each function, in this order."""
+
+
 class Tried(NamedTuple):
-    """A subject that can be loaded: where it lies, and what its bytes are."""
+    """A subject that can be judged.
+
+    Attributes:
+        name: what was asked for.
+        file: where it lies.
+        sha256: what its bytes are.
+        version: of the distribution it belongs to, "" where that is unknown.
+        does_without: names of vLLM or torch, as sentences, that it asked for in vain and could do
+            without.
+    """
 
     name: str
     file: str
     sha256: str
     version: str
+    does_without: list[str]
 
 
 def try_out(name: str, *, seconds: float = SECONDS) -> Tried:
@@ -64,6 +107,9 @@ def _try(name: str, step: Any) -> Tried:
     seal = Seal()
     with settings_kept():
         subject = load_subject(name)
+        _check_calls(subject)
+    stub_modules.unknown_names.clear()
+    booted: list[BootResult] = []
     with (
         tempfile.TemporaryDirectory(dir=fastest_folder()) as folder,
         # Whatever it raises is for the tests to judge.
@@ -73,10 +119,51 @@ def _try(name: str, step: Any) -> Tried:
         for number in (1, 2):
             step[0] = number
             with settings_kept():
-                world.boot(Engine())
+                booted.append(world.boot(Engine()))
+        for engine, rank in _FURTHER:
+            with settings_kept():
+                booted.append(world.boot(engine(), rank))
     if replaced := seal.broken():
         raise SubjectError(
             f"{name} cannot be judged: it {described(replaced)}, so that nothing it says can be "
             "trusted; let it keep to its own module"
         )
-    return Tried(subject.name, subject.file, subject.sha256, subject.version)
+    asked = list(dict.fromkeys(stub_modules.unknown_names))
+    if asked and not _did_without(booted):
+        raise SubjectError(f"{name} cannot be judged: {asked[0]}")
+    return Tried(subject.name, subject.file, subject.sha256, subject.version, asked)
+
+
+def _check_calls(subject: Subject) -> None:
+    """See that vLLM's worker could call every function.
+
+    Raises:
+        SubjectError: one is missing, or takes something else.
+    """
+    if subject.missing:
+        raise SubjectError(
+            f"{subject.name} cannot be judged: it has no function "
+            f"{' and no '.join(subject.missing)}; name a module that has all three"
+        )
+    with subject.out_of_the_way(), stubs_ready():
+        module = subject.fresh()
+        for function, given in _CALLS.items():
+            try:
+                signature = inspect.signature(getattr(module, function))
+                signature.bind(*given)
+            except TypeError:
+                raise SubjectError(
+                    f"{subject.name} cannot be judged: its {function}{signature} cannot be called "
+                    f"with ({', '.join(given)}), as vLLM's worker calls it"
+                ) from None
+            except ValueError:
+                continue  # nobody can say what it takes
+
+
+def _did_without(booted: list[BootResult]) -> bool:
+    """Whether plans were saved and applied although something that was asked for is not there."""
+    return (
+        len(booted) == 2 + len(_FURTHER)
+        and all(result.raised is None for result in booted)
+        and booted[1].applied is not None
+    )

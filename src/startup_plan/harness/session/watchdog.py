@@ -85,8 +85,10 @@ class Watchdog:
             if waiting > min(_PATIENCE, seconds / 2):
                 raise HungError(f"the subject had not come back after {waiting:.0f} s")
             if not waiting or passed > seconds + _PATIENCE:
+                # What the subject does in processes of its own is not on this clock.
+                who = "the subject is slow: " if CLOCK.seconds > passed / 2 else ""
                 raise SlowError(
-                    f"the test had not come to its end after {passed:.0f} s, in which {CLOCK}"
+                    f"{who}the test had not come to its end after {passed:.0f} s, in which {CLOCK}"
                 )
 
         before = signal.signal(signal.SIGALRM, bark)

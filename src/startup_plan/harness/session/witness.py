@@ -202,8 +202,7 @@ class Witness:
         if account.outcome == "failed":
             return
         if isinstance(error, (SlowError, UndecidedError)):
-            slow = "the subject is slow: " if isinstance(error, SlowError) else ""
-            account.distrust(f"{slow}{error}")
+            account.distrust(str(error))
             return
         if beyond := [name for name in unknown_names if name not in self._does_without]:
             # What the simulation cannot answer says nothing about the subject.

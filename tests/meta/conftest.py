@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -23,7 +26,6 @@ from startup_plan.harness.zoo.seed import write_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from startup_plan.harness.verdict.record import Record
 
@@ -58,6 +60,21 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """Writes a subject of the zoo, by its slug; gives the path of its file."""
     folder, known = tmp_path_factory.mktemp("zoo"), load_catalogue()
     return lambda slug: str(write_subject(known[slug], folder))
+
+
+@pytest.fixture
+def children() -> Callable[[], set[str]]:
+    """Tells which children this process has now, dead ones that nobody waited for included."""
+
+    def look() -> set[str]:
+        found = set()
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                stat = Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()
+                found.update([name] if int(stat[1]) == os.getpid() else [])
+        return found
+
+    return look
 
 
 @pytest.fixture

@@ -15,11 +15,10 @@ import select
 import signal
 import sys
 import time
-import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from .channel import die_with_parent
-from .process_group import no_process_left
+from .process_group import fork, no_process_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +56,7 @@ def run_apart(
     asking, answering = os.pipe()
     printed, printing = os.pipe()
     with no_process_left():
-        child = _fork()
+        child = fork()
         if child == 0:
             _be_child(call, answering, printing, tells)
         os.close(answering)
@@ -71,14 +70,6 @@ def run_apart(
                 os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
     return _understood(heard, os.waitstatus_to_exitcode(status))
-
-
-def _fork() -> int:
-    with warnings.catch_warnings():
-        # Python 3.12 and later warn because another thread may hold a lock at the fork. Those who
-        # fork here have no other thread, or one that takes no lock of what is called.
-        warnings.filterwarnings("ignore", ".*fork.*", DeprecationWarning)
-        return os.fork()
 
 
 def describe_end(status: int) -> str:

@@ -20,10 +20,10 @@ import signal
 import struct
 import time
 import tracemalloc
-import warnings
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from .channel import die_with_parent
+from .process_group import fork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +95,7 @@ def run_isolated(
         RuntimeError: `prepare` failed; then nothing is known about `call`.
     """
     reading, writing = os.pipe()
-    child = _fork()
+    child = fork()
     if child == 0:
         os.close(reading)
         _be_child(writing, lambda: _measured(call, extra_bytes, trace=trace), prepare)
@@ -140,14 +140,6 @@ def _checked(result: int) -> None:
     if result:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-
-
-def _fork() -> int:
-    with warnings.catch_warnings():
-        # Python 3.12 and later warn because another thread may hold a lock at the fork. The child
-        # takes none that a thread of pytest or execnet holds: it runs the subject and leaves.
-        warnings.filterwarnings("ignore", ".*fork.*", DeprecationWarning)
-        return os.fork()
 
 
 def _receive(reading: int, seconds: float) -> bytes | None:

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import time
+import warnings
 from typing import TYPE_CHECKING, Final, Self, final
 
 if TYPE_CHECKING:
@@ -144,6 +145,17 @@ class StopSignals:
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.number = signal.Signals(number)
         self.count += 1
+
+
+def fork() -> int:
+    """Fork this process, without the warning of Python 3.12 and later.
+
+    It warns because another thread may hold a lock at the fork. The children here take none that a
+    thread of pytest or execnet holds: they run a subject, and leave.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*fork.*", DeprecationWarning)
+        return os.fork()
 
 
 def adopt_orphans(*, enable: bool) -> bool:

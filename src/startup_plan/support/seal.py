@@ -100,7 +100,11 @@ def process_kept() -> Iterator[None]:
 @contextlib.contextmanager
 def settings_kept() -> Iterator[None]:
     """Put back, after the block, every setting of the process that a subject may leave changed."""
-    limit, collects, conventions = sys.getrecursionlimit(), gc.isenabled(), locale.setlocale(0)
+    limit, collects, conventions = (
+        sys.getrecursionlimit(),
+        gc.isenabled(),
+        locale.setlocale(locale.LC_ALL),
+    )
     streams = sys.stdin, sys.stdout, sys.stderr
     handlers = _handlers()
     try:
@@ -109,7 +113,7 @@ def settings_kept() -> Iterator[None]:
     finally:
         sys.setrecursionlimit(limit)
         (gc.enable if collects else gc.disable)()
-        locale.setlocale(0, conventions)
+        locale.setlocale(locale.LC_ALL, conventions)
         sys.stdin, sys.stdout, sys.stderr = streams
         for number, handler in _changed(handlers):
             signal.signal(number, handler)

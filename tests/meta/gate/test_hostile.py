@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -16,7 +13,8 @@ from startup_plan.harness.zoo.catalogue import load_catalogue
 from startup_plan.harness.zoo.seed import source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
+    from pathlib import Path
 
     from startup_plan.harness.verdict.judgement import Report
 
@@ -129,14 +127,6 @@ def _verdicts(report: Report) -> dict[str, str]:
     return {r.requirement.id: r.status for r in report.results if r.requirement.id in judged}
 
 
-def _children() -> Iterator[str]:
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            stat = Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()
-            if int(stat[1]) == os.getpid():
-                yield name
-
-
 @pytest.mark.parametrize("at", SPARED)
 @pytest.mark.parametrize("way", ENDS)
 def test_a_test_whose_process_is_gone_decides_nothing(
@@ -189,10 +179,10 @@ def test_what_asks_beyond_the_simulation_later_decides_nothing(
 @pytest.mark.parametrize("at", SPARED)
 @pytest.mark.parametrize("way", NOISE)
 def test_what_can_be_put_right_changes_no_verdict(
-    gate_request: Any, tmp_path: Path, way: str, at: str
+    gate_request: Any, tmp_path: Path, children: Callable[[], set[str]], way: str, at: str
 ) -> None:
     """Noise, settings and what is left behind neither hide a violation nor make one."""
-    before = set(_children())
+    before = children()
     subject = _subject(tmp_path, NOISE[way], at)
     outcome = run_gate(gate_request(SUITE, subject=subject, workers=1))
 
@@ -200,7 +190,7 @@ def test_what_can_be_put_right_changes_no_verdict(
         1,
         {"KEY-15": "holds", "KEY-02": "violated", "BOOT-01": "holds"},
     )
-    assert set(_children()) == before
+    assert children() == before
 
 
 def test_a_folder_of_the_subjects_name_is_not_the_subject(

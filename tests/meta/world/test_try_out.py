@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ from startup_plan.harness.world.try_out import try_out
 from startup_plan.harness.zoo import catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
 _REWRITE: Final = Path(catalogue.__file__).with_name("rewrite.py").read_text("utf-8")
 
@@ -115,29 +114,21 @@ def _written(folder: Path, where: str, code: str) -> str:
     return str(file)
 
 
-def _below(parent: int) -> Iterator[int]:
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            if (
-                int(Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()[1])
-                == parent
-            ):
-                yield int(name)
-
-
 @pytest.mark.parametrize("where", [AT_IMPORT, IN_LOOK_UP, IN_SAVE], ids=["import", "apply", "save"])
 @pytest.mark.parametrize("way", SAID)
-def test_a_subject_that_does_not_come_back_is_refused(tmp_path: Path, where: str, way: str) -> None:
+def test_a_subject_that_does_not_come_back_is_refused(
+    tmp_path: Path, children: Callable[[], set[str]], where: str, way: str
+) -> None:
     """Whatever ends, stops or floods its process is told in a sentence, and nothing stays."""
     code, said = SAID[way]
-    before = set(_below(os.getpid()))
+    before = children()
     with pytest.raises(SubjectError) as caught:
         try_out(_written(tmp_path, where, code), seconds=2.0)
 
     assert said in str(caught.value)
     # Who writes rubbish into the answer goes on meanwhile.
     assert way == "every file" or ("imported it" in str(caught.value)) == (where == AT_IMPORT)
-    assert set(_below(os.getpid())) == before
+    assert children() == before
 
 
 @pytest.mark.parametrize("where", [AT_IMPORT, IN_LOOK_UP, IN_SAVE], ids=["import", "apply", "save"])
@@ -154,14 +145,16 @@ def test_a_subject_that_replaces_the_judges_functions_is_refused(
 
 @pytest.mark.parametrize("where", [AT_IMPORT, IN_LOOK_UP, IN_SAVE], ids=["import", "apply", "save"])
 @pytest.mark.parametrize("way", HARMLESS)
-def test_what_can_be_put_right_is_no_reason_to_refuse(tmp_path: Path, where: str, way: str) -> None:
+def test_what_can_be_put_right_is_no_reason_to_refuse(
+    tmp_path: Path, children: Callable[[], set[str]], where: str, way: str
+) -> None:
     """Noise, changed settings and processes left behind stay in the process that was tried."""
     file = _written(tmp_path, where, HARMLESS[way])
-    before = (set(_below(os.getpid())), Path.cwd(), os.environ.copy(), sys.getrecursionlimit())
+    before = (children(), Path.cwd(), os.environ.copy(), sys.getrecursionlimit())
     tried = try_out(file)
 
     assert (tried.name, tried.file) == (file, file)
-    after = (set(_below(os.getpid())), Path.cwd(), os.environ.copy(), sys.getrecursionlimit())
+    after = (children(), Path.cwd(), os.environ.copy(), sys.getrecursionlimit())
     assert after == before
 
 

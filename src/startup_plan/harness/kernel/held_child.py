@@ -16,7 +16,7 @@ import signal
 from typing import TYPE_CHECKING, Final, Self, final
 
 from startup_plan.support.channel import die_with_parent
-from startup_plan.support.isolated import _fork
+from startup_plan.support.process_group import fork
 
 from .trace import BEGIN, END
 
@@ -68,7 +68,7 @@ def start(action: Callable[[Window], object]) -> tuple[int, int]:
         gets to the window, then a pickle of ("", what `action` returned) or (what it raised, None).
     """
     reading, writing = os.pipe()
-    child = _fork()
+    child = fork()
     if child == 0:
         os.close(reading)
         _be_child(writing, action)

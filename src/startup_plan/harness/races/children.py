@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
 from startup_plan.harness.operations.interposer import Observer
 from startup_plan.harness.operations.operation import WRITES, Operation
 from startup_plan.support.channel import die_with_parent
-from startup_plan.support.isolated import _fork
+from startup_plan.support.process_group import fork
 
 from .sequencer import PATIENCE, DeadlockError, Paced, StuckError, direct, waits_seen
 
@@ -99,7 +99,7 @@ class _Child:
     ) -> None:
         self._reading, writing = os.pipe()
         self._status: int | None = None
-        self._pid = _fork()
+        self._pid = fork()
         if self._pid == 0:
             gate, opener, announce = pipes
 
@@ -223,7 +223,7 @@ class _Process:
         self.ended = False
         self.error: BaseException | None = None
         self._connection, theirs = multiprocessing.Pipe()
-        self._pid = _fork()
+        self._pid = fork()
         if self._pid == 0:
             self._connection.close()
             _be_player(theirs, root, call)

@@ -23,11 +23,12 @@ from .freshness import Pristine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FUNCTIONS: Final = (
-    "compute_plan_fingerprint",
-    "maybe_apply_startup_plan",
-    "maybe_save_startup_plan",
-)
+FUNCTIONS: Final = {
+    "compute_plan_fingerprint": ("vllm_config", "rank", "world_size"),
+    "maybe_apply_startup_plan": ("worker",),
+    "maybe_save_startup_plan": ("worker", "kv_cache_memory_bytes"),
+}
+"""What a startup plan is made of, and what vLLM's worker gives each function, in this order."""
 
 
 class MissingFunctionError(AssertionError):

@@ -22,7 +22,7 @@ from startup_plan.support.seal import Seal, described, settings_kept
 
 from .engine import Engine
 from .loading import SubjectError, load_subject
-from .subject import stubs_ready
+from .subject import FUNCTIONS, stubs_ready
 from .world import World
 
 if TYPE_CHECKING:
@@ -50,14 +50,6 @@ _FURTHER: Final[tuple[tuple[Callable[[], Engine], int], ...]] = (
 """A pair, another device, and a boot with the feature off: engines and ranks."""
 
 _STEPS: Final = ("imported it", "let it look a plan up and save one", "let it look its plan up")
-
-
-_CALLS: Final = {
-    "compute_plan_fingerprint": ("vllm_config", "rank", "world_size"),
-    "maybe_apply_startup_plan": ("worker",),
-    "maybe_save_startup_plan": ("worker", "kv_cache_memory_bytes"),
-}
-"""What vLLM's worker gives each function, in this order."""
 
 
 class Tried(NamedTuple):
@@ -147,7 +139,7 @@ def _check_calls(subject: Subject) -> None:
         )
     with subject.out_of_the_way(), stubs_ready():
         module = subject.fresh()
-        for function, given in _CALLS.items():
+        for function, given in FUNCTIONS.items():
             try:
                 signature = inspect.signature(getattr(module, function))
                 signature.bind(*given)

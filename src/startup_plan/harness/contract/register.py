@@ -21,7 +21,7 @@ LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 CONTRACT: Final = Path(__file__).with_name("contract.toml")
 
 _ID: Final = re.compile(r"[A-Z]+-\d\d")
-_FIELDS: Final = frozenset({"level", "sentence", "awaits"})
+_FIELDS: Final = frozenset({"level", "edition", "sentence", "awaits"})
 
 
 class RegisterError(Exception):
@@ -38,12 +38,14 @@ class Requirement:
         level: what breaking it costs.
         sentence: what any subject owes.
         awaits: why no test of this release judges it, or None when tests do.
+        edition: of the contract, in which the sentence came to be.
     """
 
     id: str
     level: Level
     sentence: str
     awaits: str | None = None
+    edition: int = 1
 
 
 @final
@@ -117,4 +119,7 @@ def _requirement(path: Path, name: str, table: object) -> Requirement:
         raise RegisterError(f"{path}: {name} has no sentence")
     if awaits is not None and (not isinstance(awaits, str) or not awaits.strip()):
         raise RegisterError(f"{path}: {name} says `awaits` without a reason")
-    return Requirement(name, cast("Level", level), sentence, awaits)
+    edition = table.get("edition", 1)
+    if type(edition) is not int or edition < 1:
+        raise RegisterError(f"{path}: the edition of {name} is a positive number, not {edition!r}")
+    return Requirement(name, cast("Level", level), sentence, awaits, edition)

@@ -28,7 +28,7 @@ def as_dict(report: Report) -> dict[str, Any]:
                 "id": result.requirement.id,
                 "level": result.requirement.level,
                 "sentence": result.requirement.sentence,
-                "edition": 1,
+                "edition": result.requirement.edition,
                 "status": result.status,
                 "against": None,
                 "tests": list(result.tests),

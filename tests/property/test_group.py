@@ -10,7 +10,7 @@ import pytest
 
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.histories.scenes import must_boot, tale
-from startup_plan.harness.stubs import modules as stub_modules
+from startup_plan.harness.stubs import vllm_module
 from startup_plan.harness.world.engine import Engine
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ def test_a_single_rank_needs_no_process_group(
     usual = must_boot(world, engine, "GROUP-04")
     for path in world.plans():
         os.unlink(path)
-    for name in stub_modules.PROVIDERS:
+    for name in vllm_module.PROVIDERS:
         if name.startswith("get_") and name.endswith("_group"):
-            monkeypatch.setitem(stub_modules.PROVIDERS, name, lambda: _uninitialized)
+            monkeypatch.setitem(vllm_module.PROVIDERS, name, lambda: _uninitialized)
     world.tell("the plans are gone, and there is no process group")
     must_boot(world, engine, "GROUP-04")
     second = must_boot(world, engine, "GROUP-04")

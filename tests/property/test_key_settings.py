@@ -12,7 +12,7 @@ from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.histories import keys
 from startup_plan.harness.stubs import configs as stub_configs
-from startup_plan.harness.stubs import modules as stub_modules
+from startup_plan.harness.stubs import vllm_module
 from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.engine import UTILIZATION, Engine
 
@@ -242,7 +242,7 @@ def test_variables_of_a_later_release_are_in(
         "alternates": ["2"],
     }
     row |= {"hashed": False, "in_compile_factors": True, "moves": True, "size": "big", "source": ""}
-    monkeypatch.setitem(stub_modules._REGISTERED, _LATER_VARIABLE, stub_configs.Variable(row))
+    monkeypatch.setitem(vllm_module.REGISTERED, _LATER_VARIABLE, stub_configs.Variable(row))
 
     def change(engine: Engine, raw: str | None) -> None:
         engine.setenv(_LATER_VARIABLE, raw)

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from startup_plan.harness.real_vllm.host import Booter, RealHost
-from startup_plan.harness.stubs import modules as stub_modules
+from startup_plan.harness.stubs import vllm_module
 from startup_plan.harness.world.engine import Engine
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
@@ -45,7 +45,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 def test_every_name_has_a_home(seen: Seen) -> None:
     """Every name to which the stubs give a meaning exists in vLLM, where the inspector looks."""
     missing = sorted(name for name, there in seen.real["names"].items() if not there)
-    unlisted = sorted(stub_modules.PROVIDERS.keys() - seen.real["names"].keys())
+    unlisted = sorted(vllm_module.PROVIDERS.keys() - seen.real["names"].keys())
 
     assert (missing, unlisted) == ([], [])
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final, final
 
-from startup_plan.harness.stubs.modules import ACCELERATOR, index_of
 from startup_plan.harness.stubs.state import active
+from startup_plan.harness.stubs.torch_module import ACCELERATOR, index_of
 
 if TYPE_CHECKING:
     from startup_plan.harness.stubs.state import Device

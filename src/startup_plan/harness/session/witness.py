@@ -10,7 +10,7 @@ import pytest
 
 from startup_plan.harness.contract import capabilities
 from startup_plan.harness.contract.violation import UndecidedError, Violation
-from startup_plan.harness.stubs.modules import unknown_names
+from startup_plan.harness.stubs.unknown import unknown_names
 from startup_plan.harness.verdict.record import Outcome, Record, clean
 from startup_plan.support.seal import described
 

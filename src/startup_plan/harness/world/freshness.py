@@ -15,7 +15,8 @@ import re
 import types
 from typing import TYPE_CHECKING, Any, Final, final
 
-from startup_plan.harness.stubs.modules import StubLogger, StubPlatform
+from startup_plan.harness.stubs.platform import StubPlatform
+from startup_plan.harness.stubs.vllm_module import StubLogger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ import sys
 import zipfile
 from typing import TYPE_CHECKING, Any, Final, final
 
-from startup_plan.harness.stubs import modules as stub_modules
+from startup_plan.harness.stubs.unknown import unknown_names
 
 from .subject import FUNCTIONS, Subject, Unit, stubs_ready
 
@@ -40,7 +40,7 @@ def load_subject(name: str) -> Subject:
     Raises:
         SubjectError: it is missing, not Python, raises at import, or is no startup plan.
     """
-    stub_modules.unknown_names.clear()
+    unknown_names.clear()
     if name == "reference":
         return _from_modules(name, _REFERENCE, _REFERENCE)
     if name == "vllm":
@@ -216,14 +216,12 @@ def _explained(name: str) -> Iterator[None]:
     except SubjectError:
         raise
     except ModuleNotFoundError as error:
-        asked = stub_modules.unknown_names
-        detail = asked[-1] if asked else str(error)
+        detail = unknown_names[-1] if unknown_names else str(error)
         raise SubjectError(
             f"{name} cannot be imported: {detail}; check the name, and install what it needs"
         ) from None
     except Exception as error:
-        asked = stub_modules.unknown_names
-        detail = asked[-1] if asked else f"it raises {type(error).__name__}: {error}"
+        detail = unknown_names[-1] if unknown_names else f"it raises {type(error).__name__}: {error}"
         raise SubjectError(f"{name} cannot be imported: {detail}") from None
     except SystemExit as error:
         raise SubjectError(f"{name} cannot be imported: it exits with {error.code}") from None

@@ -15,7 +15,7 @@ import mmap
 import tempfile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from startup_plan.harness.stubs import modules as stub_modules
+from startup_plan.harness.stubs.unknown import unknown_names
 from startup_plan.support.apart import AnsweredError, ApartError, run_apart
 from startup_plan.support.scratch import fastest_folder
 from startup_plan.support.seal import Seal, described, settings_kept
@@ -100,7 +100,7 @@ def _try(name: str, step: Any) -> Tried:
     with settings_kept():
         subject = load_subject(name)
         _check_calls(subject)
-    stub_modules.unknown_names.clear()
+    unknown_names.clear()
     booted: list[BootResult] = []
     with (
         tempfile.TemporaryDirectory(dir=fastest_folder()) as folder,
@@ -120,7 +120,7 @@ def _try(name: str, step: Any) -> Tried:
             f"{name} cannot be judged: it {described(replaced)}, so that nothing it says can be "
             "trusted; let it keep to its own module"
         )
-    asked = list(dict.fromkeys(stub_modules.unknown_names))
+    asked = list(dict.fromkeys(unknown_names))
     if asked and not _did_without(booted):
         raise SubjectError(f"{name} cannot be judged: {asked[0]}")
     return Tried(subject.name, subject.file, subject.sha256, subject.version, asked)

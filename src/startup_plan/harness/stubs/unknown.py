@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that a subject asked for and that the simulation gives no meaning to."""
+
+from __future__ import annotations
+
+unknown_names: list[str] = []
+"""What subjects asked for and could not be given, as sentences, since somebody emptied this."""
+
+
+class UnknownNameError(AttributeError):
+    """A subject asked for a name of vLLM or torch that the simulation gives no meaning to."""
+
+
+def refuse(module: str, name: str) -> UnknownNameError:
+    """The error for `name` of `module`, which is noted unless Python itself asks such names."""
+    sentence = (
+        f"it asks {module} for {name!r}, to which the simulated vLLM gives no meaning "
+        "(add it to the providers in harness/stubs/vllm_module.py or torch_module.py)"
+    )
+    if not (name.startswith("__") and name.endswith("__")):
+        unknown_names.append(sentence)
+    return UnknownNameError(sentence)

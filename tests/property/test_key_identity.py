@@ -26,14 +26,18 @@ _DEVICES: Final[dict[str, tuple[Any, ...]]] = {
 }
 _WORDS: Final = {"name": "name", "total": "total memory", "capability": "compute capability"}
 
-_BUILDS: Final[dict[str, tuple[dict[str, str | None], str, tuple[str, ...]]]] = {
-    "torch": ({}, "torch", ("2.13.0", "2.13.1", "2.13.0+cu129", "2.14.0a0+git0123abc")),
-    "cuda": ({}, "cuda", ("13.0", "13.1", "12.9", "13.00")),
-    "hip": ({"cuda": None}, "hip", ("7.0.51831", "7.0.51832", "6.4.43482-0f2d60242")),
-    "xpu": ({"cuda": None}, "xpu", ("20250300", "20250301", "20260000")),
-    "npu": ({"cuda": None}, "npu", ("2.7.1", "2.7.1.post1", "2.8.0rc1")),
-    "torch-on-hip": ({"cuda": None, "hip": "7.0.51831"}, "torch", ("2.13.0", "2.13.1")),
+_BUILDS: Final[dict[str, tuple[str, str, tuple[str, ...]]]] = {
+    "torch": ("", "torch", ("2.13.0", "2.13.1", "2.13.0+cu129", "2.14.0a0+git0123abc")),
+    "cuda": ("cuda", "cuda", ("13.0", "13.1", "12.9", "13.00")),
+    "hip": ("hip", "hip", ("7.0.51831", "7.0.51832", "6.4.43482-0f2d60242")),
+    "xpu": ("xpu", "xpu", ("20250300", "20250301", "20260000")),
+    "npu": ("npu", "npu", ("2.7.1", "2.7.1.post1", "2.8.0rc1")),
+    "musa": ("musa", "musa", ("2.1.0", "2.1.1")),
+    "hpu": ("hpu", "hpu", ("1.22.0.740", "1.22.1.6", "1.23.0.695")),
+    "tpu": ("tpu", "tpu", ("2.9.0", "2.9.1")),
+    "torch-on-hip": ("hip", "torch", ("2.13.0", "2.13.1")),
 }
+"""Case -> the backend, that of the run where it is "", what is upgraded, and its versions."""
 
 
 def _engine(device: int = 0) -> Engine:
@@ -48,6 +52,8 @@ def test_each_trait_of_the_device_moves_the_key_alone(
     world: World, tally: Tally, trait: str
 ) -> None:
     """Devices that differ in name, in total memory or in capability alone give other keys."""
+    if lacking := keys.lacks_trait(world, trait):
+        pytest.skip(lacking)
     found = []
     for value in _DEVICES[trait]:
         setattr(world.devices[0], trait, value)
@@ -82,6 +88,8 @@ def _key_after(world: World, device: int, trait: str, changed: int) -> str:
 @pytest.mark.parametrize("trait", list(_DEVICES))
 def test_the_own_device_counts(world: World, tally: Tally, trait: str) -> None:
     """What tells devices apart on device 0 tells them apart for a worker on device 1 as well."""
+    if lacking := keys.lacks_trait(world, trait, each=True):
+        pytest.skip(lacking)
     _mixed_host(world)
     usual = [keys.sure_key(world, _engine(device)) for device in (0, 1)]
     after = [_key_after(world, device, trait, device) for device in (0, 1)]
@@ -102,6 +110,8 @@ def test_the_own_device_counts(world: World, tally: Tally, trait: str) -> None:
 @pytest.mark.parametrize("trait", list(_DEVICES))
 def test_the_devices_of_others_do_not_count(world: World, tally: Tally, trait: str) -> None:
     """Device 0 may be replaced without any change for a worker on device 1."""
+    if lacking := keys.lacks_trait(world, trait, each=True):
+        pytest.skip(lacking)
     _mixed_host(world)
     usual = keys.sure_key(world, _engine(1))
     after = _key_after(world, 1, trait, 0)
@@ -115,13 +125,10 @@ def test_the_devices_of_others_do_not_count(world: World, tally: Tally, trait: s
         )
 
 
-def _keys_of_versions(
-    world: World, build: dict[str, str | None], name: str, versions: Sequence[str]
-) -> list[tuple[str, str]]:
+def _keys_of_versions(world: World, name: str, versions: Sequence[str]) -> list[tuple[str, str]]:
     found = []
     for version in versions:
-        for attribute, value in {**build, name: version}.items():
-            setattr(world.runtime, attribute, value)
+        setattr(world.runtime, name, version)
         found.append((version, keys.sure_key(world, _engine())))
     return found
 
@@ -131,18 +138,19 @@ def _keys_of_versions(
 def test_torch_and_the_accelerator_runtime_move_the_key(
     world: World, tally: Tally, case: str
 ) -> None:
-    """Another torch, CUDA, HIP, XPU or NPU version, each alone, gives another key."""
-    build, name, versions = _BUILDS[case]
-    if name == "npu":
-        world.devices[0].name, world.devices[0].capability = "Ascend 910B", None
-    found = _keys_of_versions(world, build, name, versions)
+    """Another torch, or another version of any accelerator's runtime, each alone: another key."""
+    backend, name, versions = _BUILDS[case]
+    if backend:
+        world.become(backend)
+    found = _keys_of_versions(world, name, versions)
     tally(boots=len(found))
     same = keys.twins(found)
 
     if same is not None:
         first, second, key = same
-        empty = ", torch.version.cuda is empty" if build else ""
-        called = {"npu": "torch_npu", "torch": "torch"}.get(name, f"torch.version.{name}")
+        empty = "" if world.runtime.cuda else ", torch.version.cuda is empty"
+        package = world.runtime.backend.package if name == backend else ""
+        called = package or ("torch" if name == "torch" else f"torch.version.{name}")
         raise Violation(
             "KEY-05",
             f"{called} was upgraded from {first} to {second}{empty}; "
@@ -154,7 +162,7 @@ def test_torch_and_the_accelerator_runtime_move_the_key(
 def test_the_vllm_version_moves_the_key(world: World, tally: Tally) -> None:
     """Another vLLM gives another key, even where its config hash is the same."""
     versions = ("0.33.0", "0.33.1", "0.33.0rc1", "0.34.0.dev7+g0123abc")
-    found = _keys_of_versions(world, {}, "vllm", versions)
+    found = _keys_of_versions(world, "vllm", versions)
     tally(boots=len(found))
     same = keys.twins(found)
 

@@ -16,6 +16,7 @@ from startup_plan.harness.contract.known_gaps import KnownGapsError, describe_st
 from startup_plan.harness.contract.register import RegisterError, load_register
 from startup_plan.harness.gate.run import INTERNAL, NOT_LOADED, GateError, GateRequest, run_gate
 from startup_plan.harness.gate.suite import NoSuiteError, find_suite
+from startup_plan.harness.stubs import backends
 from startup_plan.harness.verdict.judgement import Terms
 from startup_plan.support.atomic_files import ReportPathError, check_writable, write_report
 from startup_plan.support.environment import processors
@@ -92,6 +93,12 @@ class Reports:
     metavar="CAPABILITY,…",
     help=f"Fail where one of these is absent: {', '.join(capabilities.names())}.",
 )
+@click.option(
+    "--backend",
+    default="cuda",
+    metavar="NAME",
+    help=f"The accelerator of the simulated world: {', '.join(backends.BACKENDS)}; cuda by default.",
+)
 @click.option("--state", metavar="ID", help="Judge one state of the disk after a power loss.")
 @click.option("--seed", type=click.IntRange(min=0), help="Where randomness starts.")
 @click.option(
@@ -111,6 +118,7 @@ def gate(
     profile: str | None,
     known_gaps: Path | None,
     require: str | None,
+    backend: str,
     state: str | None,
     seed: int | None,
     workers: int | None,
@@ -133,6 +141,7 @@ def gate(
             gaps={} if known_gaps is None else load_known_gaps(known_gaps, register),
             required=choices.known_capabilities("--require", require),
         )
+        backends.choose(backend)
         if state is not None:
             _check_state(state, subject)
         chosen = "quick" if quick else profile or "ci"
@@ -145,10 +154,16 @@ def gate(
             seed=secrets.randbelow(1 << 32) if seed is None and chosen == "nightly" else seed,
             workers=min(processors(), _MOST_WORKERS) if workers is None else workers,
             state=state,
+            backend=backend,
         )
         reports.check()
         return _judge(request, reports, known_gaps)
-    except (KnownGapsError, ReportPathError, choices.ChoiceError) as error:
+    except (
+        KnownGapsError,
+        ReportPathError,
+        choices.ChoiceError,
+        backends.UnknownBackendError,
+    ) as error:
         raise click.UsageError(str(error)) from error
     except (RegisterError, NoSuiteError) as error:
         return _complain(str(error), INTERNAL)

@@ -22,32 +22,42 @@ _LIBRARIES: Final = (
 def describe_device(worker: Any = None) -> dict[str, object]:
     """Name, total memory in bytes and capability of the worker's own device (KEY-03, KEY-04).
 
-    vLLM counts devices in two ways (`vllm/platforms/interface.py`): name and memory are asked for
-    by local rank, the capability by the index that torch knows the device under. The two differ
-    where an engine is assigned some of a host's devices.
+    torch is asked, because it counts devices in one way only, the one in which `worker.device` is
+    given. Platforms of vLLM count in three (`vllm/platforms/interface.py`), each query of each in
+    its own, and some have no answer; they are asked where torch does not serve the device. The
+    total memory is what vLLM itself has read of the device.
 
     Args:
         worker: the worker; without one, the device that this process has chosen is described.
 
     Raises:
-        NoPlanError: the worker has no device yet, or the platform does not know it.
+        NoPlanError: the worker has no device yet, or nobody knows it.
     """
-    if worker is None:
-        import torch  # noqa: PLC0415  # importing this package must not import torch
+    import torch  # noqa: PLC0415  # importing this package must not import torch
 
-        local = visible = torch.accelerator.current_device_index()
+    if worker is None:
+        visible = local = torch.accelerator.current_device_index()
+        kind = torch.accelerator.current_accelerator().type
     else:
-        visible = getattr(getattr(worker, "device", None), "index", None)
+        device = getattr(worker, "device", None)
+        visible, kind = getattr(device, "index", None), getattr(device, "type", "")
         local = getattr(worker, "local_rank", None)
         if type(visible) is not int or visible < 0:
             raise NoPlanError("the worker has no device yet")
         if type(local) is not int or local < 0:
             local = visible
-    platform = vllm_access.platform()
-    name, total = platform.get_device_name(local), platform.get_device_total_memory(local)
+    serves = getattr(torch, kind, None)
+    if serves is not None and hasattr(serves, "get_device_capability") and serves.is_available():
+        name, capability = serves.get_device_name(visible), serves.get_device_capability(visible)
+    else:
+        platform = vllm_access.platform()
+        name, capability = platform.get_device_name(local), platform.get_device_capability(visible)
+    if worker is None:
+        total = torch.accelerator.get_memory_info(visible)[1]
+    else:
+        total = worker.init_snapshot.total_memory
     if not name or not total:
-        raise NoPlanError(f"the platform does not know device {local}")
-    capability = platform.get_device_capability(visible)
+        raise NoPlanError(f"nobody knows device {visible}")
     return {
         "device_name": str(name),
         "device_total_memory": int(total),

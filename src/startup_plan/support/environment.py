@@ -17,7 +17,9 @@ FLAG: Final = "VLLM_ENABLE_STARTUP_PLAN"
 ROOT: Final = "VLLM_CACHE_ROOT"
 """The folder below which vLLM keeps what it caches, plans among it (KEY-15)."""
 
-DEVICES: Final = ("CUDA_", "HIP_", "ROCR_", "LD_LIBRARY_PATH")
+DEVICES: Final = (
+    "CUDA_", "HIP_", "ROCR_", "ASCEND_", "MUSA_", "HABANA_", "ZE_", "TPU_", "LD_LIBRARY_PATH",
+)  # fmt: skip
 """What a process needs to find the devices of its machine and their libraries."""
 
 HIDDEN: Final = (

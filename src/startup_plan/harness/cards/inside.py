@@ -75,7 +75,9 @@ def engine(arguments: list[str]) -> None:
     order = Order(**next(lines))
     result = order.new_result()
     torch, cuda = memory.versions
-    simulation = Simulation([], Runtime(torch=torch, cuda=cuda))
+    runtime = Runtime(torch=torch)
+    runtime.cuda = cuda
+    simulation = Simulation([], runtime)
     plan = SubjectPlan(
         order, subject, simulation, lambda: stubbed(subject, simulation, memory, order.device)
     )

@@ -67,6 +67,7 @@ class GateRequest:
         seed: where randomness starts, or None for the profile's own choice.
         workers: processes that run tests; 0 runs them in the child itself.
         state: the only crash state to judge, or None for all.
+        backend: the accelerator of the simulated world.
     """
 
     subject: str
@@ -76,6 +77,7 @@ class GateRequest:
     seed: int | None = None
     workers: int = 0
     state: str | None = None
+    backend: str = "cuda"
 
 
 @final
@@ -181,6 +183,7 @@ def _command(request: GateRequest, folder: Path, worlds: Path) -> list[str]:
         *("-p", "xdist", "-p", "hypothesispytest", "-p", "fakefs"),
         f"--basetemp={folder / 't'}",
         f"--subject={request.subject}",
+        f"--backend={request.backend}",
         f"--gate-profile={request.profile}",
         f"--gate-events={folder / 'events'}",
         f"--gate-scratch={worlds}",

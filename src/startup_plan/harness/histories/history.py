@@ -32,13 +32,12 @@ _LONG_AGO: Final = 1_000_000_000
 
 def base_of(world: World, engine: Engine, rank: int) -> Base:
     """The base of a boot of `rank` in the world as it is."""
-    device = world.devices[engine.placement[rank]]
     return (
         engine.name,
         rank,
         engine.heavier_weights,
         repr(sorted(engine.truth.items())),
-        (device.name, device.total, device.capability),
+        world.traits(world.device_of(engine, rank)),
         world.runtime.versions(),
     )
 

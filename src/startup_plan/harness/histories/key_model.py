@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, final
 
+from startup_plan.harness.stubs import backends
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.engine import UTILIZATION
@@ -56,10 +57,16 @@ MUST_NOT: Final[Mapping[str, str]] = {
 _ROOM: Final = 16384 * GIB
 _WORLD_SIZE: Final = 4
 _REPLICA_FIELDS: Final = ("data_parallel_rank", "data_parallel_index", "data_parallel_rank_local")
+_BACKEND: Final = backends.chosen()
 _TRAITS: Final[Mapping[str, tuple[Any, ...]]] = {
-    "name": ("Simulated H200", "Simulated B200"),
     "total": (_ROOM, _ROOM + 1, _ROOM + GIB),
-    "capability": ((9, 0), (10, 0), None),
+    **({} if _BACKEND.named == "first" else {"name": (_BACKEND.product, "Simulated B200")}),
+    **({"capability": ((9, 0), (10, 0), None)} if _BACKEND.rates_each else {}),
+}
+"""What tells devices of one host apart, on this backend."""
+_RUNTIMES: Final[Mapping[str, tuple[Any, ...]]] = {
+    f"runtime {_BACKEND.name}": (_BACKEND.release, "12.9", None),
+    **({"runtime hip": (None, "7.0", "7.1")} if _BACKEND.name == "cuda" else {}),
 }
 
 
@@ -111,8 +118,7 @@ _OTHERS: Final[Mapping[str, tuple[Any, ...]]] = {
     "order of mappings and variables": ("as written", "reversed"),
     "vllm": ("0.33.0", "0.33.1"),
     "runtime torch": ("2.13.0", "2.13.1"),
-    "runtime cuda": ("13.0", "12.9", None),
-    "runtime hip": (None, "7.0", "7.1"),
+    **_RUNTIMES,
     **{f"{kind} {name}": _TRAITS[name] for kind in ("device", "other-device") for name in _TRAITS},
 }
 """Input -> its values, the usual one first."""

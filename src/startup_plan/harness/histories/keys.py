@@ -36,6 +36,7 @@ JUDGED_ELSEWHERE: Final = frozenset(
         "parallel_config.data_parallel_rank",  # KEY-08, as the two below
         "parallel_config.data_parallel_rank_local",
         "parallel_config.data_parallel_index",
+        "parallel_config.assigned_physical_gpu_ids",  # KEY-04: which card, not how much of it
     }
 )
 """Settings that KEY-10 leaves to the requirements that are about them."""
@@ -93,6 +94,23 @@ def look(
     clear(world)
     result = world.boot(engine, rank, schema=schema)
     return saved_name(world), result
+
+
+def lacks_trait(world: World, trait: str, *, each: bool = False) -> str:
+    """Why the devices of this backend are not told apart by `trait`; "" if they are.
+
+    Args:
+        world: an entered world.
+        trait: "name", "total" or "capability".
+        each: whether the devices of one host must be told apart by it.
+    """
+    backend = world.runtime.backend
+    counted = {"name": backend.named, "capability": backend.rated}.get(trait)
+    if counted == "none":
+        return f"no device of the backend {backend.name} has a {trait}"
+    if counted == "first" and each:
+        return f"all devices of one host of the backend {backend.name} have one {trait}"
+    return ""
 
 
 def key_of(world: World, engine: Engine, rank: int = 0, *, schema: int | None = None) -> str | None:

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.operations.faults import Trace, kill_at
 from startup_plan.harness.operations.interposer import patched
+from startup_plan.harness.stubs import backends
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs.units import GIB, MIB
 from startup_plan.harness.world.engine import UTILIZATION, Engine
@@ -51,10 +52,11 @@ _DEVICES: Final[tuple[tuple[str, int, tuple[int, int] | None], ...]] = (
     ("Simulated H200", 96 * GIB, (9, 0)),
     ("Simulated H200", 80 * GIB, (10, 0)),
 )
+_BACKEND: Final = backends.chosen()
 _UPGRADES: Final = (
-    ("vllm", "0.33.0"), ("torch", "2.13.0"), ("cuda", "13.0"),
-    ("vllm", "0.34.0"), ("torch", "2.14.0"), ("cuda", "13.1"), ("cuda", None), ("hip", "7.2"),
-    ("hip", None),
+    ("vllm", "0.33.0"), ("torch", "2.13.0"), (_BACKEND.name, _BACKEND.release),
+    ("vllm", "0.34.0"), ("torch", "2.14.0"), (_BACKEND.name, "13.1"), (_BACKEND.name, None),
+    *((("hip", "7.2"), ("hip", None)) if _BACKEND.name == "cuda" else ()),
 )  # fmt: skip
 _ENGINES: Final[dict[str, Callable[[str], Engine]]] = {
     "engine": lambda name: stripped(Engine(name)),
@@ -143,7 +145,7 @@ class Life(RuleBasedStateMachine):
     @rule(size=st.sampled_from(_TENANTS), boots=_BOOTS)
     def co_tenant(self, size: int, boots: int) -> None:
         """A co-tenant of the engine's device comes, grows, shrinks or leaves."""
-        self._world.devices[self._engine.placement[0]].tenants["other"] = size
+        self._world.device_of(self._engine).tenants["other"] = size
         self._then(boots, f"a co-tenant holds {short(size)}")
 
     @rule(growth=st.sampled_from(_GROWTH), boots=_BOOTS)
@@ -174,7 +176,7 @@ class Life(RuleBasedStateMachine):
     @rule(kind=st.sampled_from(_DEVICES), boots=_BOOTS)
     def swap_device(self, kind: tuple[str, int, tuple[int, int] | None], boots: int) -> None:
         """The engine's device is replaced by another."""
-        device = self._world.devices[self._engine.placement[0]]
+        device = self._world.device_of(self._engine)
         device.name, device.total, device.capability = kind
         self._then(boots, f"the device is a {kind[0]} of {short(kind[1])}, capability {kind[2]}")
 

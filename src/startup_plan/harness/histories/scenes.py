@@ -87,7 +87,7 @@ def _garbage(world: World, _: Engine) -> None:
 
 
 def _less_free(world: World, engine: Engine) -> None:
-    device = world.devices[engine.placement[0]]
+    device = world.device_of(engine)
     device.tenants["other"] = device.tenants.get("other", 0) + 2 * GIB
 
 

@@ -83,7 +83,7 @@ class SavingBoot:
         """Load the weights."""
         self.value = value
         self._world = world
-        self._device = world.devices[engine.placement[0]]
+        self._device = world.device_of(engine)
         self._tenants = {**self._device.tenants, "neighbour": neighbour}
         with mock.patch.object(self._device, "tenants", self._tenants):
             self._worker = world.worker(engine)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final, final
 
+from startup_plan.harness.stubs.platform import StubPlatform
 from startup_plan.harness.stubs.state import active
 from startup_plan.harness.stubs.torch_module import ACCELERATOR, index_of
 
@@ -104,6 +105,12 @@ def _platform(platforms: Any) -> Any:
     """A platform of vLLM whose devices are those of the active simulation."""
     interface = platforms.interface
 
+    def queries() -> StubPlatform:
+        """Queries that know what vLLM's own worker was assigned (releases that assign cards)."""
+        assigned = getattr(interface, "get_assigned_physical_gpu_ids", lambda: None)
+        active().assigned = assigned()
+        return StubPlatform()
+
     class SimulatedPlatform(interface.Platform):  # type: ignore[misc, name-defined]  # found at run time
         _enum = interface.PlatformEnum.CUDA
         device_name = device_type = "cuda"
@@ -113,15 +120,15 @@ def _platform(platforms: Any) -> Any:
 
         @classmethod
         def get_device_name(cls, device_id: int = 0) -> str:
-            return active().asked("device_name", device_id).name
+            return queries().get_device_name(device_id)
 
         @classmethod
         def get_device_total_memory(cls, device_id: int = 0) -> int:
-            return active().asked("device_total_memory", device_id).total
+            return queries().get_device_total_memory(device_id)
 
         @classmethod
         def get_device_capability(cls, device_id: int = 0) -> Any:
-            found = active().asked("device_capability", device_id).capability
+            found = queries().get_device_capability(device_id)
             return None if found is None else interface.DeviceCapability(*found)
 
         @classmethod

@@ -94,6 +94,7 @@ class Teller:
             f"subject file: {facts.file}",
             f"subject sha256: {facts.sha256}",
             f"startup-plan {self._suite.version}, profile {self._suite.profile}{seed}",
+            f"simulated backend: {versions['backend']}",
             "versions: "
             + ", ".join(
                 f"{name} {versions[name] or 'not installed'}"

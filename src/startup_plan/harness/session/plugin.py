@@ -27,6 +27,7 @@ from startup_plan.harness.gate import events as gate_events
 from startup_plan.harness.gate.events import EventReader, EventWriter
 from startup_plan.harness.gate.hearing import Hearing
 from startup_plan.harness.gate.run import NOT_LOADED
+from startup_plan.harness.stubs import backends
 from startup_plan.harness.verdict.judgement import SuiteFacts, Terms
 from startup_plan.harness.verdict.record import clean
 from startup_plan.harness.world.loading import SubjectError
@@ -77,6 +78,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="accepted violations, one 'ID reason' a line; one that holds is an error",
     )
+    add(
+        "--backend",
+        default=backends.chosen().name,
+        metavar="NAME",
+        help=f"the accelerator of the simulated world: {', '.join(backends.BACKENDS)}",
+    )
     add("--gate-only", metavar="ID,…", help="run only tests of these requirements")
     add(
         "--gate-profile",
@@ -94,6 +101,16 @@ _SPARED: Final = {
     "vllm": "real vLLM takes minutes, so a quick run leaves it out unless told --require vllm",
     "gpu": "a card takes minutes, so a quick run leaves it out unless told --require gpu",
 }
+
+
+def _spared() -> dict[str, str]:
+    """Capabilities that a run leaves out unless they are required, and why."""
+    backend = backends.chosen().name
+    if backend != "cuda":
+        why = f"real vLLM and cards are CUDA's here, and this run is about {backend}"
+        return dict.fromkeys(_SPARED, why)
+    return {} if profiles.is_thorough() else _SPARED
+
 
 _DOES_WITHOUT: Final = "startup_plan_does_without"
 
@@ -117,6 +134,11 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Check the options, load the profile, and hang in the hooks that this process needs."""
+    try:
+        # Before any module of the suite is imported, and before workers inherit the environment.
+        backends.choose(config.getoption("--backend"))
+    except backends.UnknownBackendError as error:
+        raise pytest.UsageError(str(error)) from error
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
     if config.getoption("--subject") != "reference":
@@ -162,7 +184,7 @@ class _Session:
             self.guard,
             self._does_without,
             marked_only=self._in_gate,
-            spared={} if profiles.is_thorough() else _SPARED,
+            spared=_spared(),
         )
 
     def _find_scratch(self) -> Path:

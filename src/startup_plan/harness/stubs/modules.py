@@ -12,20 +12,27 @@ import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
+import os
 import re
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
+from . import torch_module, vllm_module
+from .backends import BACKENDS
 from .state import active
-from .torch_module import TORCH, TorchModule, TorchVersion
+from .torch_module import TorchModule, TorchVersion, is_of_torch
 from .unknown import refuse
 from .vllm_module import EnvsModule, StubModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-ROOTS: Final = ("torch", "torch_npu", "vllm")
+_PACKAGES: Final = {backend.package for backend in BACKENDS.values()} - {""}
+_TORCH_FILE: Final = os.path.abspath(torch_module.__file__)
+_VLLM_FILE: Final = os.path.abspath(vllm_module.__file__)
+_DISTRIBUTIONS: Final = {backend.distribution for backend in BACKENDS.values()} - {""}
+ROOTS: Final = ("torch", *sorted(_PACKAGES), "vllm")
 _ACCELERATOR_PACKAGES: Final = re.compile(
     r"(py)?torch|triton|nvidia|flashinfer|deep_|aiter|amd|intel_ext|habana|xla|cuda|rocm"
     r"|xformers|transformers|vllm|ascend|.*npu|.*nccl",
@@ -33,11 +40,19 @@ _ACCELERATOR_PACKAGES: Final = re.compile(
 )
 
 
-class _NpuModule(ModuleType):
-    def __getattr__(self, name: str) -> str:
-        if name == "__version__" and active().runtime.npu is not None:
-            return str(active().runtime.npu)
-        raise refuse("torch_npu", name)
+class _RuntimeModule(ModuleType):
+    """The package that brings the runtime of an accelerator of which torch knows no version."""
+
+    __path__: list[str]
+
+    def __getattr__(self, name: str) -> Any:
+        """Its version, and what it adds to torch."""
+        runtime = active().runtime
+        if name == "__version__":
+            return runtime.packaged
+        if name == runtime.backend.type:
+            return getattr(importlib.import_module("torch"), name)
+        raise refuse(self.__name__, name)
 
 
 @final
@@ -52,11 +67,16 @@ class StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         root, _, rest = fullname.partition(".")
         if root not in ROOTS:
             return None
-        if root == "torch_npu" and active().runtime.npu is None:
+        if root in _PACKAGES and root != active().runtime.backend.package:
             return None
-        if root == "torch" and rest and rest.split(".")[0] not in TORCH:
+        if root == "torch" and rest and not is_of_torch(rest.split(".")[0]):
             raise ModuleNotFoundError(str(refuse("torch", rest)), name=fullname)
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        # A file that is there, as that of any package is: a subject may look at it.
+        file = _TORCH_FILE if root == "torch" else _VLLM_FILE
+        spec = importlib.machinery.ModuleSpec(fullname, self, origin=file, is_package=True)
+        spec.has_location = True
+        spec.submodule_search_locations = [os.path.dirname(file)]
+        return spec
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """The stub for one module path."""
@@ -65,12 +85,12 @@ class StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return TorchVersion(name)
         if name.startswith("torch."):
             module = ModuleType(name)
-            vars(module).update(vars(TORCH[name.split(".")[1]]()))
+            vars(module).update(vars(getattr(sys.modules["torch"], name.split(".")[1])))
             return module
         if name == "torch":
             return TorchModule(name)
-        if name == "torch_npu":
-            return _NpuModule(name)
+        if name.partition(".")[0] in _PACKAGES:
+            return _RuntimeModule(name)
         return EnvsModule(name) if name.endswith(".envs") else StubModule(name)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -85,7 +105,8 @@ def _version(distribution_name: str) -> str:
     if "libraries" in simulation.broken:
         raise RuntimeError("simulated: installed distributions cannot be listed")
     runtime, plain = simulation.runtime, distribution_name.lower().replace("-", "_")
-    ours = {"vllm": runtime.vllm, "torch": runtime.torch, "torch_npu": runtime.npu}
+    ours = {"vllm": runtime.vllm, "torch": runtime.torch, **dict.fromkeys(_DISTRIBUTIONS)}
+    ours[runtime.backend.distribution] = runtime.packaged
     found = ours[plain] if plain in ours else runtime.libraries.get(plain)
     if found is not None:
         return found
@@ -99,7 +120,7 @@ _real_version: Final = importlib.metadata.version
 
 @contextlib.contextmanager
 def installed() -> Iterator[None]:
-    """Let `vllm`, `torch` and `torch_npu` mean the stubs, whatever is installed, until the end."""
+    """Let `vllm`, `torch` and what brings a backend mean the stubs until the end."""
     real = {name: sys.modules.pop(name) for name in list(sys.modules) if _is_ours(name)}
     finder = StubFinder()
     sys.meta_path.insert(0, finder)

@@ -66,15 +66,18 @@ class MemorySnapshot:
 
     def __post_init__(self) -> None:
         """Read the device, unless figures were given."""
-        backend = active().runtime.backend
-        self.device_ = self.device if self.device is not None else StubDevice(backend, 0)
+        own = self.device
+        if own is None:
+            simulation = active()
+            own = StubDevice(simulation.runtime.backend.device_type, simulation.current_device)
+        self.device_ = own
         if self.auto_measure:
             self.measure()
 
     def measure(self) -> None:
         """Read the device as it is now; before weights are loaded torch itself holds nothing."""
         index: Any = getattr(self.device_, "index", self.device_)
-        device = active().asked("memory", index)
+        device = active().seen("memory", index)
         self.free_memory, self.total_memory = device.free, device.total
         self.cuda_memory = self.non_torch_memory = device.total - device.free
 

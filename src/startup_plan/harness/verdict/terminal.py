@@ -53,6 +53,8 @@ def header(report: Report) -> Iterator[Line]:
     yield Line(f"file     {report.subject.file}")
     yield Line(f"sha256   {report.subject.sha256}")
     yield Line(f"suite    {report.suite.version}, profile {report.suite.profile}{seed}")
+    if (backend := report.environment.get("backend")) is not None:
+        yield Line(f"backend  {backend}, simulated")
 
 
 def matrix(report: Report, width: int) -> Iterator[Line]:

@@ -21,7 +21,9 @@ class Engine:
     Args:
         name: how stories call it.
         world_size: ranks of one group (tensor times pipeline parallel).
-        placement: device index of each rank; rank i on device i unless told otherwise.
+        placement: device of each rank as vLLM counts (its local rank); rank i on device i unless
+            told otherwise. Which card that is depends on what vLLM was assigned and on what the
+            process sees (`stubs/numbering.py`).
         replica: data-parallel rank of this engine among `replicas`.
         replicas: number of data-parallel replicas.
 
@@ -120,6 +122,17 @@ class Engine:
         setting = stub_configs.setting(path)
         counts = (setting.moves or setting.hashed) and value != setting.default
         self._note(path, value, setting.bytes_at(value), counts=bool(counts))
+
+    def assign(self, cards: tuple[int, ...]) -> None:
+        """Give this engine some of the host's cards, as a data-parallel launcher or Ray does."""
+        self.config.parallel_config.assigned_physical_gpu_ids = list(cards)
+        self._copy, self._copies = None, 0
+
+    @property
+    def assigned(self) -> tuple[int, ...] | None:
+        """The cards that this engine was given, None where it may use all that it sees."""
+        cards = self.config.parallel_config.assigned_physical_gpu_ids
+        return None if cards is None else tuple(cards)
 
     def setenv(self, name: str, value: str | None) -> None:
         """Set or unset one environment variable; physics follows."""

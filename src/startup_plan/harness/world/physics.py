@@ -15,7 +15,7 @@ from startup_plan.harness.stubs.units import GIB, MIB
 from startup_plan.harness.stubs.worker import Footprint
 
 if TYPE_CHECKING:
-    from startup_plan.harness.stubs.state import Device, Runtime
+    from startup_plan.harness.stubs.state import Runtime
 
     from .engine import Engine
 
@@ -27,10 +27,18 @@ _LEAST: Final = 512 * MIB
 _GRAPHS: Final = GIB
 
 
-def footprint(engine: Engine, rank: int, device: Device, runtime: Runtime) -> Footprint:
-    """What `rank` of `engine` takes on `device` under `runtime`: a pure function of its inputs."""
+def footprint(engine: Engine, rank: int, traits: tuple[object, ...], runtime: Runtime) -> Footprint:
+    """What a rank takes: a pure function of its inputs.
+
+    Args:
+        engine: what boots.
+        rank: which rank.
+        traits: name, total memory and compute capability of its device.
+        runtime: the software under it.
+    """
+    name, _, capability = traits
     moved = sum(engine.moved.values())
-    persistent = _NON_TORCH + _versions(runtime) + _spread(device.name, device.capability)
+    persistent = _NON_TORCH + _versions(runtime) + _spread(name, capability)
     # Uneven layers and experts: ranks and replicas of one engine do not take the same.
     uneven = rank * 256 * MIB + engine.replica * 384 * MIB
     share = _WEIGHTS // engine.world_size

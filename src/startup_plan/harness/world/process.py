@@ -64,7 +64,7 @@ class Process:
         self._rank = rank
         self._footprint = footprint
         self._result = result
-        self._device: Device = world.devices[engine.placement[rank]]
+        self._device: Device = world.device_of(engine, rank)
         self._taken = 0
         self._module: ModuleType | None = None
         self.during_load: contextlib.AbstractContextManager[Any] | None = None

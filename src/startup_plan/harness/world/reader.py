@@ -157,8 +157,8 @@ class Reader:
         """Prepare a worker that has loaded its weights."""
         self._world = world
         self._engine = engine
-        self._index = engine.placement[rank]
-        self._device = world.devices[self._index]
+        self._rank = rank
+        self._device = world.device_of(engine, rank)
         self._tenants_before = self._device.tenants
         self._tenants = dict(self._tenants_before)
         if free is not None:
@@ -192,7 +192,7 @@ class Reader:
             vars(thing).clear()
             vars(thing).update(state)
         self._config.cache_config.kv_cache_memory_bytes = None
-        world.simulation.current_device = self._index
+        world.take_seat(self._engine, self._rank)
         world.simulation.log, world.simulation.queries = [], []
         self._device.tenants = self._tenants
         # Names that the subject has bound at import must be those of the faulty system.

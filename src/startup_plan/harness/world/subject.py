@@ -16,6 +16,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, final
 
 from startup_plan.harness.stubs import modules as stub_modules
+from startup_plan.harness.stubs.backends import chosen
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
 
 from .freshness import Pristine
@@ -182,7 +183,7 @@ class Subject:
 @contextlib.contextmanager
 def stubs_ready() -> Iterator[None]:
     """Stubs installed and a plain simulation active, for loading."""
-    activate(Simulation([Device()], Runtime()))
+    activate(Simulation([Device()], Runtime(backend=chosen().name)))
     try:
         with stub_modules.installed():
             yield

@@ -13,10 +13,12 @@ import contextlib
 import logging
 import math
 import os
-from typing import TYPE_CHECKING, Any, ClassVar, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, final
 
+from startup_plan.harness.stubs import backends
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs import modules as stub_modules
+from startup_plan.harness.stubs.numbering import Numbering
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
 from startup_plan.harness.stubs.worker import (
     Footprint,
@@ -42,6 +44,18 @@ if TYPE_CHECKING:
     from .subject import Subject
 
 
+class Seat(NamedTuple):
+    """Where a rank sits.
+
+    Attributes:
+        ordinal: torch's number of the device.
+        device: the device.
+    """
+
+    ordinal: int
+    device: Device
+
+
 class KilledError(BaseException):
     """The simulated process died here; nothing that it does afterwards reaches the disk."""
 
@@ -53,10 +67,10 @@ class World:
     Args:
         subject: the implementation under test.
         root: an empty folder of the real disk; the cache root lies inside.
-        devices: the accelerators; two equal ones unless told otherwise.
+        devices: the accelerators by the driver's number; two equal ones unless told otherwise.
 
     Attributes:
-        devices: the accelerators.
+        devices: the accelerators, and after them slices of them.
         runtime: installed versions.
         cache_root: `VLLM_CACHE_ROOT` of all engines.
         story: what has happened, one clause each.
@@ -75,7 +89,7 @@ class World:
         """A world in which nothing has happened; enter it before anything boots."""
         self.subject = subject
         self.devices = list(devices) if devices is not None else [Device(), Device()]
-        self.runtime = Runtime()
+        self.runtime = Runtime(backend=backends.chosen().name)
         self.simulation = Simulation(self.devices, self.runtime)
         self.cache_root = os.path.join(root, "cache")
         self.story: list[str] = []
@@ -100,13 +114,19 @@ class World:
         """Put everything back as it was."""
         self._exit.close()
 
+    def become(self, backend: str) -> None:
+        """Be a host with another kind of accelerator from now on."""
+        self.runtime = self.simulation.runtime = Runtime(backend=backend)
+        for device in self.devices:
+            device.name = self.runtime.backend.product
+
     def again(self, root: Path | str) -> None:
         """Start over on another empty folder: same stubs, nothing has happened.
 
         Entering a world costs more than a boot; a state machine enters one for all its examples.
         """
         self.devices = [Device(), Device()]
-        self.runtime = Runtime()
+        self.runtime = Runtime(backend=backends.chosen().name)
         self.simulation.devices, self.simulation.runtime = self.devices, self.runtime
         self.simulation.broken.clear()
         self.cache_root = os.path.join(root, "cache")
@@ -130,17 +150,46 @@ class World:
         """Add a clause to the story."""
         self.story.append(clause)
 
+    def seat(self, engine: Engine, rank: int) -> Seat:
+        """Where a rank of `engine` sits: torch's number of its device, and the device."""
+        simulation = self.simulation
+        backend = self.runtime.backend
+        numbering = Numbering(
+            self.devices,
+            engine.environ.get(backend.control, ""),
+            engine.assigned if backend.assigned else None,
+            asks_driver=backend.asks_driver,
+            platform=backend.platform,
+        )
+        ordinal = numbering.visible_of_logical(engine.placement[rank])
+        return Seat(ordinal, simulation.devices[numbering.visible()[ordinal]])
+
+    def device_of(self, engine: Engine, rank: int = 0) -> Device:
+        """The device on which a rank of `engine` runs."""
+        return self.seat(engine, rank).device
+
+    def take_seat(self, engine: Engine, rank: int) -> None:
+        """Be the process of a rank that has chosen its device."""
+        backend = self.runtime.backend
+        self.simulation.current_device = self.seat(engine, rank).ordinal
+        self.simulation.assigned = engine.assigned if backend.assigned else None
+
     def inputs(self, engine: Engine, rank: int) -> tuple[object, ...]:
         """Everything that must tell two plans apart; equal inputs are the same boot again."""
-        device = self.devices[engine.placement[rank]]
+        device = self.device_of(engine, rank)
         return (
             engine.hash_override,
             repr(sorted(engine.truth.items())),
             engine.utilization,
-            (device.name, device.total, device.capability),
+            self.traits(device),
             self.runtime.versions(),
             (rank, engine.world_size, engine.replica),
         )
+
+    def traits(self, device: Device) -> tuple[object, ...]:
+        """What tells a device from others (KEY-03)."""
+        simulation = self.simulation
+        return (simulation.name(device), device.total, simulation.rating(device))
 
     def worker(
         self,
@@ -157,23 +206,28 @@ class World:
             calls: list to which its model runner appends the passes that are asked of it.
             footprint: what it takes, where that is known already.
         """
-        index = engine.placement[rank]
-        device = self.devices[index]
+        ordinal, device = self.seat(engine, rank)
+        kind = self.runtime.backend.device_type
         worker = SimulatedWorker(
             engine.new_config(),
             rank=rank,
-            local_rank=index,
-            device=StubDevice(self.runtime.backend, index),
-            snapshot=_snapshot(device, self.runtime, index),
+            local_rank=engine.placement[rank],
+            device=StubDevice(kind, ordinal),
+            snapshot=_snapshot(device, StubDevice(kind, ordinal)),
             requested_memory=math.ceil(device.total * engine.utilization),
             model_runner=ModelRunner(
-                footprint or physics.footprint(engine, rank, device, self.runtime),
+                footprint or self.footprint(engine, rank),
                 [] if calls is None else calls,
             ),
         )
         if not engine.shows_weights:
             del worker.model_runner.model_memory_usage
         return worker
+
+    def footprint(self, engine: Engine, rank: int) -> Footprint:
+        """What a rank of `engine` takes of its device."""
+        device = self.device_of(engine, rank)
+        return physics.footprint(engine, rank, self.traits(device), self.runtime)
 
     @contextlib.contextmanager
     def process_of(self, engine: Engine) -> Iterator[None]:
@@ -209,13 +263,12 @@ class World:
         """
         self.boots += 1
         World.booted += 1
-        index = engine.placement[rank]
-        footprint = physics.footprint(engine, rank, self.devices[index], self.runtime)
+        footprint = self.footprint(engine, rank)
         result = BootResult(engine.name, engine.utilization, rank, engine.explicit)
         inputs = self.inputs(engine, rank)
         result.legal = self.legal.get(inputs, frozenset())
         simulation = self.simulation
-        simulation.current_device = index
+        self.take_seat(engine, rank)
         simulation.log, simulation.queries = result.log, result.queries
         process = Process(self, engine, rank, footprint, result)
         process.during_load, process.during_save = during_load, during_save
@@ -248,14 +301,14 @@ class World:
                 return
 
 
-def _snapshot(device: Device, runtime: Runtime, index: int) -> MemorySnapshot:
+def _snapshot(device: Device, own: StubDevice) -> MemorySnapshot:
     free, total = device.free, device.total
     return MemorySnapshot(
         free_memory=free,
         total_memory=total,
         cuda_memory=total - free,
         non_torch_memory=total - free,
-        device=StubDevice(runtime.backend, index),
+        device=own,
         auto_measure=False,
     )
 

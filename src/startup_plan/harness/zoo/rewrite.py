@@ -272,6 +272,10 @@ def _environment() -> list[tuple[str, str]]:
     ]
 
 
+_RUNTIMES = ("torch_npu", "torch_musa", "habana_torch_plugin", "torch_xla", "libtpu")
+"""Distributions that bring the runtime of an accelerator of which torch knows no version."""
+
+
 def _runtime() -> tuple[Any, ...]:
     """The versions of vLLM, torch and the runtime of any kind of accelerator (KEY-05, KEY-06)."""
     from vllm import __version__ as vllm_version  # noqa: PLC0415  # asked at each boot
@@ -282,8 +286,9 @@ def _runtime() -> tuple[Any, ...]:
     if not (builds.get("cuda") or builds.get("hip")):
         from importlib import metadata  # noqa: PLC0415  # slow, and of use on few machines
 
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            builds["torch_npu"] = metadata.version("torch_npu")
+        for package in _RUNTIMES:
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                builds[package] = metadata.version(package)
     return (str(vllm_version), str(torch.__version__), _plain(builds))
 
 
@@ -307,24 +312,23 @@ def _current_device() -> int:
     return int(cuda.current_device()) if cuda is not None and cuda.is_available() else 0
 
 
-def _device(index: int, local_rank: int | None) -> tuple[Any, ...]:
+def _device(index: int, total: int | None) -> tuple[Any, ...]:
     """Name, total memory in bytes and capability of a device.
 
     Args:
         index: the device as torch counts.
-        local_rank: the device as vLLM counts, which its platform expects for name and memory; not
-            the same where vLLM was given a list of physical devices (`platforms/interface.py`).
+        total: its memory as the worker has read it, for a device that torch does not serve.
     """
-    counted = index
-    visible = getattr(current_platform, "logical_device_id_to_visible_device_id", None)
-    if visible is not None and isinstance(local_rank, int):
-        with contextlib.suppress(Exception):
-            counted = local_rank if visible(local_rank) == index else index
-    name = current_platform.get_device_name(counted)
-    total = current_platform.get_device_total_memory(counted)
-    if not name or not total:
+    serves = getattr(torch, current_platform.device_type, None)
+    if serves is None:
+        traits: tuple[Any, ...] = (current_platform.get_device_name(index), total)
+    else:
+        found = serves.get_device_properties(index)
+        rating = (getattr(found, "major", None), getattr(found, "minor", None))
+        traits = (found.name, found.total_memory, *rating)
+    if not all(traits[:2]):
         raise LookupError(f"device {index} has no name or no memory")
-    return (_plain(name), _plain(total), _plain(current_platform.get_device_capability(index)))
+    return tuple(map(_plain, traits))
 
 
 def compute_plan_fingerprint(
@@ -332,7 +336,7 @@ def compute_plan_fingerprint(
     rank: int,
     world_size: int,
     device_index: int | None = None,
-    local_rank: int | None = None,
+    total: int | None = None,
 ) -> str:
     """The key under which a plan is stored: 16 lowercase hexadecimal characters.
 
@@ -341,7 +345,7 @@ def compute_plan_fingerprint(
         rank: the worker's rank.
         world_size: how many ranks the engine has.
         device_index: the worker's device as torch counts; the selected device if left out.
-        local_rank: the worker's device as vLLM counts.
+        total: the memory of that device as the worker has read it.
 
     Raises:
         Exception: whatever a query raises that does not answer; there is no key then.
@@ -350,7 +354,7 @@ def compute_plan_fingerprint(
     factors = (
         ("schema", _plain(PLAN_SCHEMA_VERSION)),
         ("runtime", _runtime()),
-        ("device", _device(index, local_rank)),
+        ("device", _device(index, total)),
         ("rank", _plain(rank), _plain(world_size)),
         ("hash", _plain(vllm_config.compute_hash())),
         ("settings", _plain(vllm_config)),
@@ -535,7 +539,7 @@ class _Boot:
                 worker.rank,
                 worker.parallel_config.world_size,
                 _device_of(worker),
-                getattr(worker, "local_rank", None),
+                worker.init_snapshot.total_memory,
             )
             name = f"startup_plan_{self.key}.json"
             self.path = os.path.join(os.path.abspath(envs.VLLM_CACHE_ROOT), "startup_plan", name)

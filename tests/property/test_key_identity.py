@@ -142,6 +142,9 @@ def test_torch_and_the_accelerator_runtime_move_the_key(
     backend, name, versions = _BUILDS[case]
     if backend:
         world.become(backend)
+        first, result = keys.look(world, _engine())
+        if first is None and any(world.runtime.backend.refuses(q) for q, _ in result.queries):
+            pytest.skip(f"it asks what the platform of {backend} does not answer, and has no plan")
     found = _keys_of_versions(world, name, versions)
     tally(boots=len(found))
     same = keys.twins(found)

@@ -97,7 +97,7 @@ class Reports:
     "--backend",
     default="cuda",
     metavar="NAME",
-    help=f"The accelerator of the simulated world: {', '.join(backends.BACKENDS)}; cuda by default.",
+    help=f"The simulated accelerator, one of {', '.join(backends.BACKENDS)}; cuda by default.",
 )
 @click.option("--state", metavar="ID", help="Judge one state of the disk after a power loss.")
 @click.option("--seed", type=click.IntRange(min=0), help="Where randomness starts.")

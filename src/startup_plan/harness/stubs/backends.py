@@ -75,6 +75,16 @@ class Backend:
         """The type of `worker.device`."""
         return self.device or self.type
 
+    def refuses(self, query: str) -> bool:
+        """Whether the platform has no answer to a query of a device, for any device."""
+        counted = {
+            "device_name": self.named,
+            "device_total_memory": self.sized,
+            "device_capability": self.rated,
+            "device_uuid": self.identified,
+        }
+        return counted.get(query) == "refused"
+
     @property
     def rates_each(self) -> bool:
         """Whether each device has a compute capability of its own."""

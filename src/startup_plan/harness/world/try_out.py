@@ -15,6 +15,7 @@ import mmap
 import tempfile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from startup_plan.harness.stubs.backends import chosen
 from startup_plan.harness.stubs.unknown import unknown_names
 from startup_plan.support.apart import AnsweredError, ApartError, run_apart
 from startup_plan.support.scratch import fastest_folder
@@ -22,6 +23,7 @@ from startup_plan.support.seal import Seal, described, settings_kept
 
 from .engine import Engine
 from .loading import SubjectError, load_subject
+from .outcome import words_of
 from .subject import FUNCTIONS, stubs_ready
 from .world import World
 
@@ -120,10 +122,28 @@ def _try(name: str, step: Any) -> Tried:
             f"{name} cannot be judged: it {described(replaced)}, so that nothing it says can be "
             "trusted; let it keep to its own module"
         )
+    _check_answers(name, booted)
     asked = list(dict.fromkeys(unknown_names))
     if asked and not _did_without(booted):
         raise SubjectError(f"{name} cannot be judged: {asked[0]}")
     return Tried(subject.name, subject.file, subject.sha256, subject.version, asked)
+
+
+def _check_answers(name: str, booted: list[BootResult]) -> None:
+    """See that the subject is made for this backend.
+
+    Raises:
+        SubjectError: it has no plan, and asked what the backend's platform does not answer.
+    """
+    backend = chosen()
+    refused = [query for result in booted for query, _ in result.queries if backend.refuses(query)]
+    if refused and all(result.applied is None for result in booted):
+        raised = next((words_of(r.raised) for r in booted if r.raised is not None), "")
+        raise SubjectError(
+            f"{name} cannot be judged on the backend {backend.name}: it asks vLLM's platform for "
+            f"the {refused[0]}, which that of {backend.name} does not answer, and "
+            f"{f'raises {raised}' if raised else 'has no plan there'}; choose another --backend"
+        )
 
 
 def _check_calls(subject: Subject) -> None:

@@ -94,6 +94,7 @@ class SaveTrial:
     Args:
         world: an entered world in which nothing has happened.
         over_old: whether an earlier plan, of `OLD` bytes, lies there when the save begins.
+        engine: what boots; the usual engine if left out.
 
     Attributes:
         world: the world.
@@ -105,7 +106,7 @@ class SaveTrial:
         said: what the subject logged while it saved the last time, as (level, message).
     """
 
-    def __init__(self, world: World, *, over_old: bool) -> None:
+    def __init__(self, world: World, *, over_old: bool, engine: Engine | None = None) -> None:
         """Save once without any fault, to see how this subject does it.
 
         Raises:
@@ -113,7 +114,7 @@ class SaveTrial:
         """
         self.world = world
         self.root = os.path.dirname(world.cache_root)
-        self.engine = Engine()
+        self.engine = engine or Engine()
         self.said: list[tuple[str, str]] = []
         self._start: dict[str, tuple[int, bytes]] = {}
         self._folder_first = False

@@ -228,8 +228,10 @@ class World:
         measured = result.suggestion is not None
         handed = suggestion if measured and suggestion is not None else result.suggestion
         if type(handed) is int and 0 < handed <= min(result.free, result.budget) and engine.enabled:
-            old = result.legal if during_save is not None or result.raised else frozenset()
-            self.legal[inputs] = old | {handed}
+            # What must not be stored (SAVE-13) leaves the older plan; whoever stores it, has it.
+            beyond = engine.shows_weights and handed > result.budget - footprint.weights
+            uncertain = during_save is not None or result.raised or beyond
+            self.legal[inputs] = (result.legal if uncertain else frozenset()) | {handed}
         self.tell(str(result))
         return result
 

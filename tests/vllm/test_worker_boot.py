@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import UndecidedError, Violation
 from startup_plan.harness.real_vllm.order import Load, RankOrder
 from startup_plan.harness.stubs.units import GIB, MIB, SAFETY_BUFFER, gib
 from startup_plan.harness.world.engine import UTILIZATION
@@ -202,3 +202,21 @@ def test_saved_under_the_key_that_was_looked_up(host: RealHost, tally: Tally, wh
 
     if not second.applied:
         raise Violation("KEY-16", host.tale("the second boot did not find the plan"))
+
+
+@pytest.mark.requirement("SAVE-13")
+def test_a_pool_that_nobody_counted_is_not_handed_out(host: RealHost, tally: Tally) -> None:
+    """What the worker measures while a pool is missing in its figures is not stored."""
+    load = Load(weights=18 * GIB, unseen=10 * GIB, activations=GIB, graphs=0, estimate=0)
+    first = _boot(host, "SAVE-13", load=load)
+    if (first.suggestion or 0) + load.weights <= first.budget:
+        raise UndecidedError(host.tale("what was handed over leaves room for the weights"))
+    second = _boot(host, "SAVE-13", load=load)
+    tally(boots=2, examples=1)
+
+    if second.applied:
+        verdict = (
+            f"{gib(second.applied)} were stored beside {gib(load.weights)} of weights, of a budget "
+            f"of {gib(first.budget)}"
+        )
+        raise Violation("SAVE-13", host.tale(verdict))

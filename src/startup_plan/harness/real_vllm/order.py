@@ -32,6 +32,7 @@ class Load:
 
     Attributes:
         weights: loaded weights.
+        unseen: how much of them lies in a pool that the device's figures leave out.
         persistent: what profiling leaves behind outside torch: contexts, workspaces, buffers.
         activations: transient peak of a forward pass.
         graphs: CUDA graphs when they are captured.
@@ -39,6 +40,7 @@ class Load:
     """
 
     weights: int = 14 * GIB
+    unseen: int = 0
     persistent: int = GIB
     activations: int = 6 * GIB
     graphs: int = GIB

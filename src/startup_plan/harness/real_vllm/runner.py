@@ -43,7 +43,7 @@ class RecordingRunner:
 
     def load_model(self, **_: Any) -> None:
         """Take the weights."""
-        self._accelerator.take(weights=self._load.weights)
+        self._accelerator.take(weights=self._load.weights - self._load.unseen)
         self.model_memory_usage = self._load.weights
 
     def profile_run(self, **_: Any) -> None:

@@ -140,9 +140,7 @@ def _become_nobody() -> None:
     os.setresuid(_NOBODY, _NOBODY, _NOBODY)
 
 
-def _still_applied(
-    world: World, tally: Tally, what: str, change: Callable[[str], object]
-) -> None:
+def _still_applied(world: World, tally: Tally, what: str, change: Callable[[str], object]) -> None:
     saved = _applied_before(world)
     change(saved.path)
     _look(world, tally, saved, what)

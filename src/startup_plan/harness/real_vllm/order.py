@@ -59,6 +59,7 @@ class RankOrder:
         cache_root: this rank's own `VLLM_CACHE_ROOT`, or None for that of all.
         stays_away: whether it waits, before the look-up, until it is killed.
         no_group: whether its process has no process group when it looks its plan up.
+        runs_out: the pass of the model runner in which its device runs out of memory, or "".
     """
 
     held: int = 0
@@ -67,6 +68,7 @@ class RankOrder:
     cache_root: str | None = None
     stays_away: bool = False
     no_group: bool = False
+    runs_out: str = ""
 
 
 @final

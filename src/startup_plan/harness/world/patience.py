@@ -29,7 +29,7 @@ SECONDS: Final = 2.0
 """How long a look-up may be away before it counts as waiting; a usual one takes milliseconds."""
 
 _EXTRA_BYTES: Final = 512 * MIB
-_TICK: Final = 0.05
+_TICK: Final = 0.001
 _CLOCKS: Final = ("monotonic", "monotonic_ns", "perf_counter", "time", "time_ns")
 _MOST: Final = 1000
 _LOCKS: Final = frozenset({"fcntl.flock", "fcntl.lockf", "fcntl.fcntl"})

@@ -143,7 +143,8 @@ def _locked(root: str, others: Iterable[str]) -> Iterator[None]:
             if made and not os.path.lexists(path):
                 Path(path).touch()
         inside = [os.path.join(at, name) for at, _, names in os.walk(root) for name in (*names, "")]
-        for path in dict.fromkeys((*inside, *filter(os.path.exists, others))):
+        elsewhere = [path for path in others if os.path.isfile(path) or os.path.isdir(path)]
+        for path in dict.fromkeys((*inside, *elsewhere)):
             flags = os.O_RDONLY if os.path.isdir(path) else os.O_RDWR
             with contextlib.suppress(OSError):
                 number = os.open(path, flags)

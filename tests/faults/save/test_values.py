@@ -105,7 +105,7 @@ def test_a_senseless_measurement_is_not_stored(world: World, tally: Tally, over_
 
     def wrong(name: str, value: object) -> str:
         _save(trial, value)
-        if not trial.has_changed_it:
+        if not trial.has_changed_plan:
             return ""
         return f"{name} ({gib(trial.next_boot().applied)} applied next)"
 

@@ -43,7 +43,7 @@ def test_what_exceeds_the_budget_with_the_weights_is_not_stored(
         value = budget - weights + excess
         trial.save(value=value)
         # What raises without storing anything is SAVE-01's matter.
-        if trial.has_changed_it:
+        if trial.has_changed_plan:
             offenders.append(f"{gib(value)}, {excess} bytes too many, changed the plan file")
     tally(examples=len(EXCESS), boots=world.boots)
 
@@ -81,7 +81,7 @@ def _trial(world: World, heavier: int, *, over_old: bool, shown: bool = True) ->
 
 def _check_stored(trial: SaveTrial, value: int, weights: str) -> None:
     raised = trial.save(value=value).raised
-    if raised is None and not trial.has_changed_it:
+    if raised is None and not trial.has_changed_plan:
         raise Violation(
             "SAVE-13",
             f"{trial.setting}; the budget is {gib(trial.outcome.budget)}, {weights}; {value} bytes "

@@ -283,7 +283,7 @@ class SaveTrial:
         return self.plan_bytes() == self._before and not os.path.islink(self.plan)
 
     @property
-    def has_changed_it(self) -> bool:
+    def has_changed_plan(self) -> bool:
         """Whether the plan file is not what the last save met, whatever the look-up had done."""
         return self.plan_bytes() != self.met
 

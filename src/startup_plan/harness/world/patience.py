@@ -38,7 +38,10 @@ _MAKES: Final = frozenset({"os.mkdir", "os.link", "os.symlink"})
 
 @final
 class EndlessError(BaseException):
-    """A look-up waited, or read its device, beyond any measure; no subject catches this."""
+    """A look-up waited beyond any measure.
+
+    Not an `Exception`, so that a subject that catches those does not go on.
+    """
 
 
 class Effort(NamedTuple):
@@ -49,7 +52,7 @@ class Effort(NamedTuple):
         seconds: for how long, by its own account.
         readings: how many times it read the memory of its device.
         applied: what it applied, or None.
-        end: how it ended, for a story; "hung" if it did not come back.
+        end: how it ended; "hung" if it did not come back.
         locks: paths on which it took locks of the kernel, or which it created for itself alone.
     """
 
@@ -94,7 +97,7 @@ class _Clock:
             vars(time)[name] = self._ahead(getattr(time, name))
         vars(time)["sleep"] = self.sleep
         vars(select)["select"] = self._choosing(select.select)
-        setattr(threading.Condition, "wait", self._waiting(threading.Condition.wait))  # noqa: B010  # no method is assigned, says mypy
+        setattr(threading.Condition, "wait", self._waiting(threading.Condition.wait))  # noqa: B010  # mypy lets nobody assign to a method
 
     def _ahead(self, real: Callable[[], float]) -> Callable[[], float]:
         def read() -> float:
@@ -138,7 +141,7 @@ def look(reader: Reader) -> Effort:
             break
     if outcome.kind == "returned":
         return Effort(*outcome.value)
-    return Effort(end=outcome.kind if outcome.kind == "hung" else str(outcome))
+    return Effort(end=outcome.kind)
 
 
 def _watched(reader: Reader) -> Effort:
@@ -163,7 +166,8 @@ def _held(event: str, arguments: tuple[Any, ...]) -> Iterator[str]:
         with contextlib.suppress(OSError, TypeError):
             number = getattr(arguments[0], "fileno", lambda: arguments[0])()
             yield os.readlink(f"/proc/self/fd/{number}")
-    elif event in _MAKES:
-        yield os.fspath(arguments[0 if event == "os.mkdir" else 1])
-    elif event == "open" and isinstance(arguments[0], str) and arguments[2] & os.O_EXCL:
-        yield arguments[0]
+        return
+    made = event in _MAKES or (event == "open" and arguments[2] & os.O_EXCL)
+    path = arguments[0 if event in {"open", "os.mkdir"} else 1] if made else None
+    if isinstance(path, (str, bytes, os.PathLike)):
+        yield os.path.abspath(os.fsdecode(path))

@@ -207,7 +207,7 @@ class World:
             schema: another plan schema version for this process.
             runs_out: what there is no memory for: "weights", "activations", "estimate", "kv" or
                 "graphs".
-            until: the stage at which the process is killed, if it comes so far.
+            until: the stage at which the process ends; before it has saved, that is a kill.
 
         Returns:
             What came of it; an exception of the subject is in the result, never raised here.

@@ -114,6 +114,8 @@ def test_a_look_up_that_applies_nothing_waits_for_nothing(
     absent, applied = _usual(world, saved)
     _lay(saved, CASES[what])
     effort = _look(world, saved, CASES[what])
+    if effort.hung:
+        _usual(world, saved)  # the machine must still be as quick as it was
     tally(boots=world.boots, examples=1)
     story = f"{saved}; {what}"
 

@@ -76,6 +76,7 @@ def test_without_a_gate_on_a_cuda_device(on_cuda: RunScenario, gate_ignored: str
 
 SEEDED: Final = {
     "applied_plan_profiles_twice": ("same card", "BOOT-02"),
+    "refused_plan_removed": ("dying while booting", "BOOT-09"),
     "shortfall_tolerated": ("the boundary", "GATE-01"),
     "utilization_left_out": ("0.8, 0.35, 0.8", "BOOT-06"),
     "weights_ignored": ("heavier weights", "GATE-08"),

@@ -224,7 +224,7 @@ def test_a_failed_save_is_told_with_its_reason(world: World, tally: Tally, code:
 
 
 @pytest.mark.requirement("LOG-02")
-@pytest.mark.parametrize("handed", [-5, 1.5, math.nan, 2**70], ids=repr)
+@pytest.mark.parametrize("handed", [-5, 1.5, math.nan, 2**70, 40 * GIB], ids=repr)
 def test_an_unstorable_value_is_told(world: World, tally: Tally, handed: float) -> None:
     """A save says in one line that it did not store a value, or where it did."""
     world.tell(f"{handed!r} is handed over for saving")

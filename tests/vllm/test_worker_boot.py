@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import UndecidedError, Violation
 from startup_plan.harness.real_vllm.order import Load, RankOrder
 from startup_plan.harness.stubs.units import GIB, MIB, SAFETY_BUFFER, gib
 from startup_plan.harness.world.engine import UTILIZATION
@@ -54,6 +55,16 @@ SPOILERS: Final[Mapping[str, Callable[[RealHost], dict[str, Any]]]] = {
     "the weights grow by 1 GiB": lambda _: {"load": Load(weights=15 * GIB)},
 }
 """What happens after a plan was saved, which then must not be applied -> how."""
+
+
+DEATHS: Final[Mapping[str, RankOrder]] = {
+    "refused admission": RankOrder(held=40 * GIB),
+    "out of memory while it profiles": RankOrder(runs_out=PROFILE),
+    "out of memory while it profiles beside a neighbour": RankOrder(2 * GIB, runs_out=PROFILE),
+    "out of memory while it estimates graphs": RankOrder(2 * GIB, runs_out=ESTIMATE),
+    "out of memory while it captures graphs": RankOrder(runs_out="capture_model"),
+}
+"""How a boot dies before it is ready -> what brings that about."""
 
 
 def _boot(host: RealHost, requirement: str, **parts: Any) -> BootResult:
@@ -166,6 +177,35 @@ def test_a_lowered_budget_is_measured_anew(host: RealHost, tally: Tally) -> None
         raise Violation("BOOT-06", host.tale("the first plan was not used again"))
 
 
+@pytest.mark.requirement("BOOT-09")
+@pytest.mark.parametrize("how", DEATHS)
+def test_a_death_leaves_every_plan(host: RealHost, tally: Tally, how: str) -> None:
+    """A worker that dies before it is ready saves no plan, and leaves the older one as it is."""
+    _die(host, how)
+    if host.plans():
+        raise Violation("BOOT-09", host.tale("a plan was saved"))
+    first = _boot(host, "BOOT-09")
+    if first.applied:
+        raise Violation("BOOT-09", host.tale("what was applied is of no boot that came to live"))
+    before = _plans(host)
+    _die(host, how)
+    tally(boots=3, examples=1)
+
+    if _plans(host) != before:
+        raise Violation("BOOT-09", host.tale("the plan is not what it was"))
+
+
+def _die(host: RealHost, how: str) -> None:
+    """Boot to a death that vLLM's worker dies by itself."""
+    (report,) = host.boot(host.order(ranks={0: DEATHS[how]}))
+    if report.raised is None or report.where:
+        pytest.skip(f"never reached: {host.tale(f'the boot was to die, {how}')}")
+
+
+def _plans(host: RealHost) -> dict[str, bytes]:
+    return {path: Path(path).read_bytes() for path in host.plans()}
+
+
 @pytest.mark.requirement("BOOT-08")
 @pytest.mark.parametrize("surplus", [0, -300 * MIB, 200 * MIB])
 def test_graphs_are_counted_once(host: RealHost, tally: Tally, surplus: int) -> None:
@@ -202,3 +242,21 @@ def test_saved_under_the_key_that_was_looked_up(host: RealHost, tally: Tally, wh
 
     if not second.applied:
         raise Violation("KEY-16", host.tale("the second boot did not find the plan"))
+
+
+@pytest.mark.requirement("SAVE-13")
+def test_a_pool_that_nobody_counted_is_not_handed_out(host: RealHost, tally: Tally) -> None:
+    """What the worker measures while a pool is missing in its figures is not stored."""
+    load = Load(weights=18 * GIB, unseen=10 * GIB, activations=GIB, graphs=0, estimate=0)
+    first = _boot(host, "SAVE-13", load=load)
+    if (first.suggestion or 0) + load.weights <= first.budget:
+        raise UndecidedError(host.tale("what was handed over leaves room for the weights"))
+    second = _boot(host, "SAVE-13", load=load)
+    tally(boots=2, examples=1)
+
+    if second.applied:
+        verdict = (
+            f"{gib(second.applied)} were stored beside {gib(load.weights)} of weights, of a budget "
+            f"of {gib(first.budget)}"
+        )
+        raise Violation("SAVE-13", host.tale(verdict))

@@ -59,7 +59,7 @@ def storable(value: object, memory: Memory) -> int:
 
     Raises:
         NoPlanError: `value` is not integral, not positive, or more than the device had free or
-            the engine was allowed.
+            the engine was allowed, alone (SAVE-09) or with the loaded weights (SAVE-13).
     """
     if isinstance(value, bool):
         raise NoPlanError(f"{value!r} is a boolean, not a number of bytes")
@@ -73,6 +73,11 @@ def storable(value: object, memory: Memory) -> int:
         raise NoPlanError(f"{size(number)} exceeds the baseline {size(memory.free)}")
     if number > memory.budget:
         raise NoPlanError(f"{size(number)} exceeds the budget {size(memory.budget)}")
+    if memory.weights is not None and number + memory.weights > memory.budget:
+        raise NoPlanError(
+            f"{size(number)} and the {size(memory.weights)} of the loaded weights together exceed "
+            f"the budget {size(memory.budget)}"
+        )
     return number
 
 

@@ -27,9 +27,17 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[3]
 CATALOGUE: Final = load_catalogue()
+COUNTED: Final = "what a look-up waits for is counted in a process of its own"
 ELSEWHERE: Final = {
     "budget_of_the_whole_device": "what a real worker measures is never beyond its budget",
     "digest_of_this_process": "takes two processes; see below",
+    "garbage_read_again": COUNTED,
+    "look_up_behind_a_lock": COUNTED,
+    "look_up_behind_a_lock_file": COUNTED,
+    "memory_waited_for": COUNTED,
+    "plan_adapted_before_measuring": "no engine dies there beside heavier weights",
+    "refusal_read_again": COUNTED,
+    "saved_at_exit": "an engine that is no process has no exit",
     "value_through_float": "differs from 2**53 bytes on, and no card has so many",
 }
 """Faults of the gate and of BOOT that do not show on a simulated card, and why."""

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.stubs.units import gib
+from startup_plan.support.plan_files import is_plan
 
 from .scenarios import APPLIES, REFUSES, SCENARIOS, Scenario, applies, boots, fits, refuses
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
     from startup_plan.harness.world.outcome import BootResult
 
-    from .card import Card
+    from .card import Boot, Card
 
 
 def _leak(card: Card) -> None:
@@ -48,6 +51,48 @@ def _killed_while_booting(card: Card) -> None:
     measured = boots(card, order)
     if measured.applied is None:
         applies(card, boots(card, order), measured, "BOOT-01")
+
+
+def _dying(card: Card) -> None:
+    """Boots that run out of memory, or are killed, change no plan and save none."""
+    _die_in_every_way(card)
+    first = boots(card, card.order(utilization=0.4))
+    if first.applied is not None:
+        raise Violation("BOOT-09", card.tale("it applied what a boot that died has left"))
+    applies(card, boots(card, card.order(utilization=0.4)), first, "BOOT-01")
+    _die_in_every_way(card)
+    tenant = card.tenant(card.share(0.1))
+    _die_in_every_way(card)
+    card.leave(tenant)
+    applies(card, boots(card, card.order(utilization=0.4)), first, "BOOT-09")
+
+
+def _die_in_every_way(card: Card) -> None:
+    too_much, before = card.share(2), _plans(card)
+    for part in ("weights", "activations", "graphs"):
+        boot = card.start(card.order(utilization=0.4, **{part: too_much}), "served")
+        _die(card, boot, f"a boot asks for {gib(too_much)} of {part}", before)
+    for stage in ("looked-up", "allocated", "captured"):
+        boot = card.start(card.order(utilization=0.4), stage)
+        _die(card, boot, f"a boot is killed once it has {stage}", before)
+
+
+def _die(card: Card, boot: Boot, how: str, before: Mapping[str, bytes]) -> None:
+    """End what is left of a boot, and look whether the plans are those from before."""
+    boot.kill()
+    card.settle()
+    card.story.append(how)
+    if _plans(card) != before:
+        raise Violation("BOOT-09", card.tale("the plans are not those from before"))
+
+
+def _plans(card: Card) -> dict[str, bytes]:
+    """The plan files alone; what else a subject keeps there is no plan."""
+    return {
+        path: content
+        for path, (*_, content) in card.plans().items()
+        if is_plan(os.path.basename(path))
+    }
 
 
 def judged_by_its_figures(card: Card, report: BootResult, saved: BootResult) -> None:
@@ -125,14 +170,16 @@ def _growing(card: Card) -> None:
 def _leaving(card: Card) -> None:
     """A co-tenant that leaves while a boot profiles, and comes back: what it gave was not there."""
     order = card.order(utilization=0.93)
-    tenant = card.tenant(card.share(0.05))
+    # Less than the transient peak, so that the weights still fit into the budget (SAVE-13).
+    gone = card.share(0.045)
+    tenant = card.tenant(gone)
     boot = card.start(order, "looked-up")
     card.leave(tenant)
     boot.advance("served")
     boot.end()
     card.settle()
     fits_or_is_refused(card, card.tell(boot))
-    card.tenant(card.share(0.05))
+    card.tenant(gone)
     fits_or_is_refused(card, card.boot(order))
 
 
@@ -152,6 +199,7 @@ def _two_devices(card: Card) -> None:
 CROWDS: Final[Mapping[str, Scenario]] = {
     "a leak": Scenario(_leak, REFUSES, 0.8),
     "killed while booting": Scenario(_killed_while_booting, APPLIES, 0.8),
+    "dying while booting": Scenario(_dying, (*APPLIES, "BOOT-09"), 0.5),
     "two engines at once": Scenario(_two_at_once, ("BOOT-07",), 0.8),
     "one engine twice at once": Scenario(_same_engine_twice_at_once, ("BOOT-07",), 0.8),
     "a co-tenant grows": Scenario(_growing, (*APPLIES, *REFUSES), 0.8),

@@ -94,6 +94,7 @@ class SaveTrial:
     Args:
         world: an entered world in which nothing has happened.
         over_old: whether an earlier plan, of `OLD` bytes, lies there when the save begins.
+        engine: what boots; the usual engine if left out.
 
     Attributes:
         world: the world.
@@ -103,9 +104,10 @@ class SaveTrial:
         clean: the trace of a save without faults.
         published: index of its operation that put the new plan in place, 0 if none did.
         said: what the subject logged while it saved the last time, as (level, message).
+        met: what the plan file held when the last save began, None if there was none.
     """
 
-    def __init__(self, world: World, *, over_old: bool) -> None:
+    def __init__(self, world: World, *, over_old: bool, engine: Engine | None = None) -> None:
         """Save once without any fault, to see how this subject does it.
 
         Raises:
@@ -113,8 +115,10 @@ class SaveTrial:
         """
         self.world = world
         self.root = os.path.dirname(world.cache_root)
-        self.engine = Engine()
+        self.engine = engine or Engine()
+        self.plan = ""
         self.said: list[tuple[str, str]] = []
+        self.met: bytes | None = None
         self._start: dict[str, tuple[int, bytes]] = {}
         self._folder_first = False
         first = self.save(value=OLD, neighbour=0)
@@ -279,6 +283,11 @@ class SaveTrial:
         return self.plan_bytes() == self._before and not os.path.islink(self.plan)
 
     @property
+    def has_changed_plan(self) -> bool:
+        """Whether the plan file is not what the last save met, whatever the look-up had done."""
+        return self.plan_bytes() != self.met
+
+    @property
     def says_more_than_success(self) -> bool:
         """Whether the last save logged a line that a save without faults does not."""
         return any(_plain(message) not in self._success for _, message in self.said)
@@ -366,6 +375,7 @@ class SaveTrial:
     def _listening(self, fault: contextlib.AbstractContextManager[object] | None) -> Iterator[None]:
         log = self.world.simulation.log
         already = len(log)
+        self.met = self.plan_bytes()
         try:
             with fault or recording(self.root):
                 yield

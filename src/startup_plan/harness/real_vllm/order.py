@@ -32,6 +32,7 @@ class Load:
 
     Attributes:
         weights: loaded weights.
+        unseen: how much of them lies in a pool that the device's figures leave out.
         persistent: what profiling leaves behind outside torch: contexts, workspaces, buffers.
         activations: transient peak of a forward pass.
         graphs: CUDA graphs when they are captured.
@@ -39,6 +40,7 @@ class Load:
     """
 
     weights: int = 14 * GIB
+    unseen: int = 0
     persistent: int = GIB
     activations: int = 6 * GIB
     graphs: int = GIB
@@ -57,6 +59,7 @@ class RankOrder:
         cache_root: this rank's own `VLLM_CACHE_ROOT`, or None for that of all.
         stays_away: whether it waits, before the look-up, until it is killed.
         no_group: whether its process has no process group when it looks its plan up.
+        runs_out: the pass of the model runner in which its device runs out of memory, or "".
     """
 
     held: int = 0
@@ -65,6 +68,7 @@ class RankOrder:
     cache_root: str | None = None
     stays_away: bool = False
     no_group: bool = False
+    runs_out: str = ""
 
 
 @final

@@ -136,7 +136,11 @@ class _Life:
 
         gpu_worker.kernel_warmup = lambda _worker: None
         runner = RecordingRunner(
-            self._order.load, self._accelerator, self._report.calls, self._meet
+            self._order.load,
+            self._accelerator,
+            self._report.calls,
+            self._meet,
+            self._order.of(self._rank).runs_out,
         )
 
         class Worker(gpu_worker.Worker):  # type: ignore[misc]  # found at run time

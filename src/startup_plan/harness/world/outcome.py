@@ -135,6 +135,8 @@ class BootResult:
                 return f"raised in {self.stage!r}: {words}"
             kind, _, message = words.partition(": ")
             return f"raised {kind} in {self.where}: {message}"
+        if self.killed and self.suggestion is None:
+            return "was killed in its look-up"
         if self.killed:
             return f"was killed while it saved {gib(self.suggestion)}"
         if self.applied is not None:

@@ -48,6 +48,7 @@ class Process:
         "_world",
         "during_load",
         "during_save",
+        "runs_out",
         "schema",
         "suggestion",
     )
@@ -69,6 +70,7 @@ class Process:
         self._module: ModuleType | None = None
         self.during_load: contextlib.AbstractContextManager[Any] | None = None
         self.during_save: contextlib.AbstractContextManager[Any] | None = None
+        self.runs_out = ""
         self.schema: int | None = None
         self.suggestion: object = None
 
@@ -85,6 +87,7 @@ class Process:
 
     def take(self, label: str, size: int) -> None:
         """Count it; the KV cache must fit beside everything else."""
+        self._reach(label)
         if label == KV:
             needed = self._result.needed = self._footprint.total + size
             if needed > self._result.free:
@@ -96,17 +99,22 @@ class Process:
 
     def forward(self, size: int) -> int:
         """The transient peak."""
+        self._reach("activations")
         return size
 
     def capture(self, label: str, size: int) -> int:
         """Graphs take what they hold."""
-        del label
+        self._reach(label)
         return size
 
     def write(self, label: str) -> int:
         """Nothing is served in a world."""
         del label
         return 0
+
+    def _reach(self, label: str) -> None:
+        if label == self.runs_out:
+            raise DeviceMemoryError(f"there is no room for the {label}")
 
     def worker(self, result: BootResult) -> SimulatedWorker:
         """Execute the subject, and give it a worker."""

@@ -149,10 +149,17 @@ class Reader:
         rank: which rank.
         free: free memory in bytes that the rank finds, less than the device really has if need be;
             as the device has it if left out.
+        returned: whether what was missing then is free again when the rank looks its plan up.
     """
 
     def __init__(
-        self, world: World, engine: Engine, rank: int = 0, *, free: int | None = None
+        self,
+        world: World,
+        engine: Engine,
+        rank: int = 0,
+        *,
+        free: int | None = None,
+        returned: bool = False,
     ) -> None:
         """Prepare a worker that has loaded its weights."""
         self._world = world
@@ -167,6 +174,8 @@ class Reader:
         self._device.tenants = self._tenants
         self._worker = world.worker(engine, rank)
         self._device.tenants = self._tenants_before
+        if returned:
+            self._tenants = dict(self._tenants_before)
         self._config = self._worker.vllm_config
         self._pristine = [(thing, dict(vars(thing))) for thing in (self._worker, self._config)]
         self._exit = contextlib.ExitStack()
@@ -229,6 +238,11 @@ class Reader:
         )
         missed, what = outcome.value or (False, f"the look-up {outcome}")
         return "" if missed else what, outcome
+
+    @property
+    def queries(self) -> list[tuple[str, int]]:
+        """The device queries of the last look-up, as (name, device index)."""
+        return self._world.simulation.queries
 
     @property
     def log(self) -> list[tuple[str, str]]:

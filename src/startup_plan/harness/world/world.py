@@ -247,6 +247,8 @@ class World:
         during_save: contextlib.AbstractContextManager[Any] | None = None,
         suggestion: object = None,
         schema: int | None = None,
+        runs_out: str = "",
+        until: str = "saved",
     ) -> BootResult:
         """Boot one rank of `engine` in a new process.
 
@@ -257,6 +259,9 @@ class World:
             during_save: entered around the subject's save, for faults.
             suggestion: handed over for saving instead of what was measured.
             schema: another plan schema version for this process.
+            runs_out: what there is no memory for: "weights", "activations", "estimate", "kv" or
+                "graphs".
+            until: the stage at which the process ends; before it has saved, that is a kill.
 
         Returns:
             What came of it; an exception of the subject is in the result, never raised here.
@@ -272,22 +277,29 @@ class World:
         simulation.log, simulation.queries = result.log, result.queries
         process = Process(self, engine, rank, footprint, result)
         process.during_load, process.during_save = during_load, during_save
-        process.suggestion, process.schema = suggestion, schema
+        process.suggestion, process.schema, process.runs_out = suggestion, schema, runs_out
         with self.process_of(engine):
             try:
-                self._live(process, engine, footprint, result)
+                self._live(process, engine, footprint, result, until)
             except KilledError:
                 result.killed = True
         measured = result.suggestion is not None
         handed = suggestion if measured and suggestion is not None else result.suggestion
         if type(handed) is int and 0 < handed <= min(result.free, result.budget) and engine.enabled:
-            old = result.legal if during_save is not None or result.raised else frozenset()
-            self.legal[inputs] = old | {handed}
+            # What must not be stored (SAVE-13) leaves the older plan; whoever stores it, has it.
+            beyond = engine.shows_weights and handed > result.budget - footprint.weights
+            uncertain = during_save is not None or result.raised or beyond
+            self.legal[inputs] = (result.legal if uncertain else frozenset()) | {handed}
         self.tell(str(result))
         return result
 
     def _live(
-        self, process: Process, engine: Engine, footprint: Footprint, result: BootResult
+        self,
+        process: Process,
+        engine: Engine,
+        footprint: Footprint,
+        result: BootResult,
+        until: str,
     ) -> None:
         """Boot as far as the save; what is served afterwards costs time and shows nothing."""
         for stage in worker_steps.boot(footprint, process, process, result):
@@ -297,7 +309,7 @@ class World:
                 assert result.worker is not None
                 for path, value in engine.rewrites:
                     stub_configs.set_setting(result.worker.vllm_config, path, value)
-            elif stage == "saved":
+            if stage == until:
                 return
 
 

@@ -608,6 +608,12 @@ class _Boot:
                 f"not saved: {_shown(kv_bytes)} bytes make no sense with {_shown(baseline)} bytes "
                 f"free and a budget of {budget} bytes"
             )
+        # A measurement that forgot a pool leaves no room for what is known to be there (SAVE-13).
+        if self.weights is not None and kv_bytes > budget - self.weights:
+            return (
+                f"not saved: {kv_bytes} bytes beside weights of {self.weights} bytes are more than "
+                f"the budget of {budget} bytes"
+            )
         try:
             _publish(self.path, _encode(self.key, kv_bytes, baseline, self.weights))
         except Exception as error:

@@ -202,7 +202,14 @@ def _decode(row: Mapping[str, Any], value: Any) -> Any:
     Raises:
         RefusedValueError: vLLM refuses such a value.
     """
-    return taken(row["takes"], value) if "takes" in row else _default(row, value)
+    if "takes" not in row or _is_left_out(row, value):
+        return _default(row, value)
+    return taken(row["takes"], value)
+
+
+def _is_left_out(row: Mapping[str, Any], value: Any) -> bool:
+    """Whether `value` stands for not being given: vLLM does not coerce its own defaults."""
+    return value is None and row.get("default") is None
 
 
 def _default(row: Mapping[str, Any], value: Any) -> Any:
@@ -258,8 +265,7 @@ def _grow(path: str) -> Any:
             value = _grow(below)
         else:
             # An engine constructs its parts with what it was told, defaults of its own included.
-            filled = row.get("filled", row["default"])
-            value = None if filled is None else _decode(row, filled)
+            value = _decode(row, row.get("filled", row["default"]))
         setattr(node, name_of(row), value)
     if path == "model_config":
         node.model_arch_config = _grow("model_config.model_arch_config")
@@ -385,8 +391,11 @@ def taken_by(path: str, value: Any) -> Any:
     Raises:
         RefusedValueError: vLLM constructs none with such a value.
     """
-    takes = _SETTING[path].takes
-    return taken(takes, value) if takes else value
+    setting = _SETTING[path]
+    row = _BY_FIELD[setting.owner, setting.field]
+    if "takes" not in row or _is_left_out(row, value):
+        return value
+    return taken(row["takes"], value)
 
 
 def set_setting(config: Any, path: str, value: Any) -> None:

@@ -43,7 +43,6 @@ _WORD: Final = 1 << 63
 _STALE_AFTER_SECONDS: Final = 3600
 _PATIENCE_SECONDS: Final = 300
 _PLAN_NAME: Final = r"startup_plan_[0-9a-f]{16}\.json"
-_NONE_FOUND: Final = "none found"
 _SLOT: Final = "_startup_plan_boot"
 _SCALARS: Final = frozenset((type(None), bool, int, float, str, bytes))
 _ABSENT: Final = ("absent",)
@@ -461,11 +460,13 @@ def _spelt(about: dict[str, str]) -> str:
 
 
 def _about_of(path: str, key: str) -> dict[str, str]:
-    """The factors that the plan at a path tells; none where there is no plan."""
+    """The factors that the plan at a path tells; none where there is no plan, or a large one."""
     try:
-        return dict(
-            word.split("=", 1) for word in _decode(key, _read(path, _LIMIT // 4))[3].split()
-        )
+        if os.lstat(path).st_size > _LIMIT // 4:
+            return {}
+        data = _read(path)
+        _decode(key, data)
+        return dict(word.split("=", 1) for word in data.decode().split("\nabout")[1].split()[:-2])
     except Exception:
         return {}
 
@@ -521,8 +522,8 @@ def _encode(key: str, kv_bytes: int, baseline: int, weights: int | None, about: 
     return body + f"sha256 {hashlib.sha256(body).hexdigest()[:16]}\n".encode()
 
 
-def _decode(key: str, data: bytes) -> tuple[int, int, int | None, str]:
-    """KV bytes, baseline, weights and the line of factors of a plan.
+def _decode(key: str, data: bytes) -> tuple[int, int, int | None]:
+    """KV bytes, baseline and weights of a plan.
 
     Raises:
         ValueError: the bytes are not those of a plan for this key and schema.
@@ -537,10 +538,10 @@ def _decode(key: str, data: bytes) -> tuple[int, int, int | None, str]:
         raise ValueError("its amounts are out of range")
     if data != _encode(key, kv_bytes, baseline, weights, about[5:]):
         raise ValueError("it is damaged, or belongs to another key or schema")
-    return kv_bytes, baseline, weights, about[5:]
+    return kv_bytes, baseline, weights
 
 
-def _read(path: str, limit: int = _LIMIT) -> bytes:
+def _read(path: str) -> bytes:
     """The bytes of a small regular file; never waits and never reads more than the limit.
 
     Raises:
@@ -550,14 +551,14 @@ def _read(path: str, limit: int = _LIMIT) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LIMIT:
             raise ValueError("it is not a regular file of at most 64 KiB")
         data = b""
-        while len(data) <= limit and (part := os.read(descriptor, limit + 1 - len(data))):
+        while len(data) <= _LIMIT and (part := os.read(descriptor, _LIMIT + 1 - len(data))):
             data += part
     finally:
         os.close(descriptor)
-    if len(data) > limit:
+    if len(data) > _LIMIT:
         raise ValueError("it grew beyond 64 KiB while it was read")
     return data
 
@@ -646,6 +647,7 @@ class _Boot:
 
     Attributes:
         about: the factors of the key, for people; nothing is decided by them.
+        baseline: what was free when the plan that is applied was measured, in bytes; 0 if none is.
         key: the fingerprint at look-up, under which the save stores (KEY-16).
         path: the plan's file.
         weights: what the loaded weights take in bytes, None if the worker does not say.
@@ -653,11 +655,12 @@ class _Boot:
         settled: True if this boot did not measure: a value was given or applied.
     """
 
-    __slots__ = ("about", "key", "path", "settled", "trouble", "weights")
+    __slots__ = ("about", "baseline", "key", "path", "settled", "trouble", "weights")
 
     def __init__(self) -> None:
         """A boot about which nothing is known yet."""
         self.key = self.path = self.about = ""
+        self.baseline = 0
         self.weights: int | None = None
         self.trouble = "it was not looked up"
         self.settled = False
@@ -696,16 +699,19 @@ class _Boot:
         if _is_grouped(worker.parallel_config):
             kv_bytes, verdict = _agreed(kv_bytes, verdict)
         if kv_bytes is None:
-            return verdict + self.comparison(verdict)
+            return verdict
         worker.cache_config.kv_cache_memory_bytes = kv_bytes
         self.settled = True
         return verdict
 
-    def comparison(self, verdict: str) -> str:
-        """What tells this boot from the plan most like it, where there was none of its own."""
-        if _NONE_FOUND in verdict:
-            with contextlib.suppress(Exception):
+    def remark(self, worker: Any, verdict: str) -> str:
+        """What an operator may do about a verdict, as a clause; "" if nothing (LOG-03)."""
+        with contextlib.suppress(Exception):
+            if "none found" in verdict:
                 return _difference(self.path, self.about)
+            free, total = worker.init_snapshot.free_memory, worker.init_snapshot.total_memory
+            if self.baseline and (_whole(free) - self.baseline) * 20 > _whole(total):
+                return f", measured with only {self.baseline} free; delete it to measure anew"
         return ""
 
     def offer(self, worker: Any) -> tuple[int | None, str]:
@@ -713,9 +719,9 @@ class _Boot:
         if self.trouble:
             return None, f"not used: identity could not be determined ({self.trouble})"
         try:
-            kv_bytes, baseline, weights, _ = _decode(self.key, _read(self.path))
+            kv_bytes, baseline, weights = _decode(self.key, _read(self.path))
         except FileNotFoundError:
-            return None, f"not applied: {_NONE_FOUND} at {self.path}"
+            return None, f"not applied: none found at {self.path}"
         except Exception as error:
             return None, f"not applied: {self.path} is unreadable ({_shown(error)})"
         free = _whole(worker.init_snapshot.free_memory)
@@ -726,12 +732,8 @@ class _Boot:
             return None, f"refused: its {kv_bytes} bytes exceed the budget of {budget} bytes"
         if weights is not None and self.weights is not None and self.weights > weights:
             return None, f"refused: weights take {self.weights} bytes, they took {weights}"
-        told = f"applied: {kv_bytes} bytes of {free} free, from {self.path}"
-        if (free - baseline) * 20 > _whole(worker.init_snapshot.total_memory):
-            told += (
-                f", measured with only {baseline} free; delete that file to have it measured again"
-            )
-        return kv_bytes, told
+        self.baseline = baseline
+        return kv_bytes, f"applied: {kv_bytes} bytes of {free} free, from {self.path}"
 
     def store(self, worker: Any, value: Any) -> str:
         """Keep what this boot measured; say where, or why not."""
@@ -858,6 +860,7 @@ def maybe_apply_startup_plan(worker: Any) -> None:
     try:
         setattr(worker, _SLOT, boot)
         verdict = boot.look_up(worker)
+        verdict += boot.remark(worker, verdict)
     except _VoteError:
         raise
     except Exception as error:

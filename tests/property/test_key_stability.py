@@ -141,22 +141,6 @@ def test_what_every_start_chooses_anew_is_not_in_the_key(
 
 
 @pytest.mark.requirement("KEY-13")
-@pytest.mark.parametrize("name", ["VLLM_PORT", "HOSTNAME", "POD_NAME", "PWD", "HOME"])
-def test_where_a_process_runs_is_not_in_the_key(
-    world: World, tally: Tally, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """Port, host name, pod name and folders of a process change nothing."""
-    monkeypatch.setenv(name, "1")
-    found = []
-    for value in ("5555", "6666"):
-        monkeypatch.setenv(name, value)
-        found.append((f"{name}={value}", keys.sure_key(world, Engine())))
-    tally(boots=len(found))
-
-    _differ(found, "two processes of one engine")
-
-
-@pytest.mark.requirement("KEY-13")
 def test_the_working_directory_is_not_in_the_key(
     world: World, fresh_folder: Callable[[], Path], tally: Tally, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,9 +136,8 @@ EXCLUDED_FIELDS: Final[dict[str, dict[str, str]]] = {
         """,
     },
     "KVTransferConfig": {
-        "connectors allocate after the measurement or on the host": """
-            enable_permute_local_kv engine_id kv_buffer_device kv_connector
-            kv_connector_extra_config kv_connector_module_path kv_load_failure_policy kv_port
+        "names, addresses and what happens once requests are served": """
+            enable_permute_local_kv engine_id kv_load_failure_policy kv_port
         """,
     },
     "ECTransferConfig": {

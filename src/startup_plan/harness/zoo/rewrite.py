@@ -113,9 +113,7 @@ _OUT: Final = {
         torch_profiler_dump_cuda_time_total torch_profiler_record_shapes
         torch_profiler_with_memory detailed_trace_annotation ignore_frontend delay_iterations
         max_iterations warmup_iterations active_iterations wait_iterations""",
-    "KVTransferConfig": """
-        kv_connector engine_id kv_buffer_device kv_port kv_connector_extra_config
-        kv_connector_module_path enable_permute_local_kv kv_load_failure_policy""",
+    "KVTransferConfig": "engine_id kv_port enable_permute_local_kv kv_load_failure_policy",
     "ECTransferConfig": "engine_id ec_ip ec_port mm_encoder_output_widths",
     "ReasoningConfig": """
         reasoning_parser reasoning_start_str reasoning_end_str _reasoning_start_token_ids

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 _PROCESSES: Final[tuple[Mapping[str, Any], ...]] = (
     {
-        "variables": {"PYTHONHASHSEED": "1", "HOSTNAME": "pod-1", "POD_NAME": "pod-1", "A": "1"},
+        "variables": {"PYTHONHASHSEED": "1"},
         "options": {
             "backwards": True,
             "settings": {"instance_id": "1761000000000000001"},
-            "environ": {"VLLM_PORT": "5555"},
+            "environ": {"VLLM_PORT": "5555", "HOSTNAME": "pod-1", "POD_NAME": "pod-1"},
         },
     },
     {
-        "variables": {"PYTHONHASHSEED": "2", "Z": "2", "HOSTNAME": "pod-2", "POD_NAME": "pod-2"},
+        "variables": {"PYTHONHASHSEED": "2"},
         "options": {
             "backwards": False,
             "settings": {"instance_id": "1761000000000000002"},
-            "environ": {"VLLM_PORT": "6666"},
+            "environ": {"POD_NAME": "pod-2", "HOSTNAME": "pod-2", "VLLM_PORT": "6666"},
         },
     },
 )

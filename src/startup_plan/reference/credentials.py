@@ -31,11 +31,18 @@ _IN_A_TEXT: Final = re.compile(
       ['"]?\s*[=:,\s]""",
     re.IGNORECASE | re.VERBOSE,
 )
+# Looked for first, because most names have none of them in it.
+_HINT: Final = re.compile(
+    "secret|pass|pw|credential|authori|bearer|cookie|key|token|pin|auth|dsn|otp|sas|signature",
+    re.IGNORECASE,
+)
 _SHORTEST: Final = 4
 
 
 def is_secret(name: str) -> bool:
     """Whether what is called `name`, a variable or a setting, may be a secret."""
+    if _HINT.search(name) is None:
+        return False
     words = [word.lower() for word in _WORD.findall(name)]
     if words[-2:] == ["key", "id"]:
         return True

@@ -297,4 +297,4 @@ def _applicable_kv_cache_memory_bytes(candidate: Plan, memory: bounds.Memory) ->
 
 
 def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {for_the_log(str(error)[:300], os.environ)}"
+    return f"{type(error).__name__}: {for_the_log(str(error), os.environ)[:300]}"

@@ -318,3 +318,25 @@ def test_a_foreign_file_is_explained_as_what_it_is(
 def test_settings_and_rows_tell_the_same_story() -> None:
     """The table that the list is held against is the one that the world is made of."""
     assert {s.path for s in SETTINGS} <= {row["path"] for row in ROWS}
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("NCCL_BUFFSIZE", True),
+        ("ACME_KV_POOL_BYTES", True),
+        ("LMCACHE_CHUNK_SIZE", True),
+        ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", True),
+        ("PYTORCH_ALLOC_CONF", True),
+        ("T", True),
+        ("TMPDIR", False),
+        ("SLURM_JOB_ID", False),
+        ("MY_POD_IP", False),
+        ("REDIS_PORT_6379_TCP_ADDR", False),
+        ("PS1", False),
+        ("ACME_API_KEY", False),
+    ],
+)
+def test_a_variable_is_in_unless_it_is_on_a_list(name: str, counts: bool) -> None:
+    """A name that nobody has heard of counts; names and beginnings on the lists, alone, do not."""
+    assert variables.variable_counts(name) is counts

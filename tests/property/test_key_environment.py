@@ -137,13 +137,12 @@ def _interpreter(number: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _time_zone(number: int) -> Iterator[None]:
-    with mock.patch.dict(os.environ, TZ=("UTC0", "JST-9")[number]):
-        time.tzset()
-        try:
+    try:
+        with mock.patch.dict(os.environ, TZ=("UTC0", "JST-9")[number]):
+            time.tzset()
             yield
-        finally:
-            os.environ.pop("TZ")
-    time.tzset()
+    finally:
+        time.tzset()
 
 
 _AROUND: Final[dict[str, Callable[[int], Any]]] = {

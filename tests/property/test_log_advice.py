@@ -34,13 +34,13 @@ _NEIGHBOUR: Final = 20 * GIB
 """A quarter of the device, gone at the second boot."""
 
 _ACT: Final = re.compile(
-    r"(re_?)?(remov|delet|unlink|eras|clear|clean|discard|drop|purg|wip|invalidat|reset|disabl"
-    r"|unset|switch|turn|rm\b|anew|afresh|again|fresh|remeasur|re_measur|reprofil|re_profil)"
+    r"remov|delet|unlink|eras|clear(?!ly)|clean|discard|drop|purg|wip(e|ing)|invalidat|reset|disabl"
+    r"|unset|switch|rm\b|anew|afresh|again|fresh|re_?(measur|profil|creat|new)"
 )
 """Beginnings of words by which a line may say what to do; any name of a thing to act on will do."""
 
-_THING: Final = re.compile(r"(vllm|startup_plan)(_[a-z0-9]+)+|_{2}[a-z]\w+|startup_plan")
-"""A variable, an option or a command, as `added_words` has them."""
+_THING: Final = re.compile(r"(vllm|startup_plan)(_[a-z0-9]+)+(\.json)?|_{2}[a-z]\w+|startup_plan")
+"""A variable, a file, an option or a command, as `added_words` has them."""
 
 
 def test_a_small_plan_is_told_with_a_remedy(world: World, tally: Tally) -> None:

@@ -29,7 +29,7 @@ _VARIABLES: Final = (
 )  # fmt: skip
 """Variables that are secrets as a whole."""
 
-_ADDRESSES: Final = ("LMCACHE_REMOTE_URL", "HTTPS_PROXY", "VLLM_MODEL_REDIRECT_URL")
+_ADDRESSES: Final = ("LMCACHE_REMOTE_URL", "HTTPS_PROXY", "S3_ENDPOINT_URL")
 """Variables that may hold an address with a password."""
 
 _SETTINGS: Final[dict[str, tuple[str, ...]]] = {

@@ -420,8 +420,14 @@ def _factors(
 
 
 def _bits(value: Any) -> str:
-    """Too few bits of a value to find it by, enough to see that it is another."""
-    return f"{zlib.crc32(repr(value).encode()) & 0xFFF:03x}"
+    """Too few bits of a value to find it by, enough to see that it is another.
+
+    Of a text that may have a password in it there are none.
+    """
+    if isinstance(value, str) and not re.fullmatch(r"[\w./:,+-]*", value):
+        return "-"
+    text = re.sub(r"//[^/@\s]*@", "//", repr(value))
+    return f"{zlib.crc32(text.encode()) & 0xFFF:03x}"
 
 
 def _about(factors: tuple[tuple[Any, ...], ...], config: Any) -> dict[str, str]:

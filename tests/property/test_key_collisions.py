@@ -19,7 +19,7 @@ from startup_plan.harness.stubs.state import Runtime
 from startup_plan.harness.world.engine import Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
@@ -38,23 +38,25 @@ _ALIKE: Final[Mapping[str, tuple[Any, ...]]] = {
 _CARRIERS: Final[Mapping[str, str]] = {
     "load_config.model_loader_extra_config": "mapping",
     "model_config.multimodal_config.mm_processor_kwargs": "mapping",
-    "model_config.logits_processors": "list",
-    "speculative_config.num_speculative_tokens_per_batch_size": "list",
-    "model_config.pooler_config.task": "text",
-    "speculative_config.draft_lm_head_quantization": "text",
+    "model_config.logits_processors": "texts",
+    "model_config.multimodal_config.mm_encoder_fp8_scale_path": "text",
+    "speculative_config.kv_cache_dtype": "text",
 }
-"""Settings of an open type that take memory; the config hash reads none of them."""
+"""Settings that take memory and are open to any value of one kind; the config hash reads none."""
+
+_WRAPPED: Final[Mapping[str, Callable[[str], Any]]] = {
+    "mapping": lambda text: {"knob": text},
+    "texts": lambda text: [text],
+    "text": str,
+}
+"""Kind of a setting -> how it holds a text."""
 
 _NEIGHBOURS: Final = (
+    ("model_config.hf_config_path", "model_config.revision"),
     ("model_config.revision", "model_config.code_revision"),
     ("model_config.code_revision", "model_config.quantization"),
-    ("speculative_config.moe_backend", "speculative_config.kv_cache_dtype"),
+    ("speculative_config.quantization", "speculative_config.kv_cache_dtype"),
     ("speculative_config.revision", "speculative_config.code_revision"),
-    ("model_config.pooler_config.task", "model_config.pooler_config.pooling_type"),
-    (
-        "model_config.pooler_config.seq_pooling_type",
-        "model_config.pooler_config.tok_pooling_type",
-    ),
 )
 """Pairs of settings that stand side by side in their class and may hold any text."""
 
@@ -71,10 +73,14 @@ def _with(settings: Mapping[str, Any], environ: Mapping[str, str] | None = None)
     return engine
 
 
-def _carry(kind: str, value: Any) -> Any:
+def _carried(kind: str, alike: str) -> list[Any]:
+    """Those values that look alike which a setting of this kind can hold, as it holds them."""
+    values = _ALIKE[alike]
     if kind == "mapping":
-        return {"knob": value}
-    return [value] if kind == "list" else value
+        return [{"knob": value} for value in values]
+    if kind == "texts":
+        return [None, [], *([value] for value in values if type(value) is str)]
+    return [value for value in values if value is None or type(value) is str]
 
 
 def _judge(found: Sequence[tuple[str, str]], what: str) -> None:
@@ -90,16 +96,12 @@ def test_values_that_look_alike_stay_apart(world: World, tally: Tally, alike: st
     """`1`, `"1"`, `1.0` and `True`; `None`, `""` and `"None"`; and the like, in any setting."""
     judged = 0
     for path, kind in _CARRIERS.items():
-        if kind == "text" and alike != "nothings":
-            continue
-        clear = [keys.sure_key(world, _with({path: _carry(kind, value)})) for value in _CLEAR]
+        wrap = _WRAPPED[kind]
+        clear = [keys.sure_key(world, _with({path: wrap(value)})) for value in _CLEAR]
         if clear[0] == clear[1]:
             continue
-        values = _ALIKE[alike]
-        found = [
-            (repr(value), keys.sure_key(world, _with({path: _carry(kind, value)})))
-            for value in values
-        ]
+        values = _carried(kind, alike)
+        found = [(repr(value), keys.sure_key(world, _with({path: value}))) for value in values]
         judged += 1
         tally(boots=len(found) + 2, examples=len(found))
         _judge(found, f"{path} holding one value of {len(values)} that look alike")

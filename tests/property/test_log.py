@@ -3,111 +3,57 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import math
 import os
-import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories.log_lines import listen, mentions, one_line, plain_engine
 from startup_plan.harness.histories.scenes import must_boot, spoil, tale
 from startup_plan.harness.operations.faults import fail_at
 from startup_plan.harness.operations.interposer import patched
 from startup_plan.harness.stubs.units import GIB
-from startup_plan.harness.world.engine import UTILIZATION, Engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from startup_plan.harness.session.fixtures import Tally
-    from startup_plan.harness.world.outcome import BootResult
+    from startup_plan.harness.world.engine import Engine
     from startup_plan.harness.world.world import World
-
-SEEN: Final = ("info", "warning", "error", "exception", "critical")
-"""Levels that an operator sees."""
-
-
-def _engine(utilization: float = 0.6) -> Engine:
-    engine = Engine()
-    engine.set(UTILIZATION, utilization)
-    return engine
-
-
-def _listen(
-    world: World, engine: Engine, **options: Any
-) -> tuple[BootResult, list[str], list[str]]:
-    """Boot, and give what an operator saw of the look-up and of the save."""
-    looked_up = 0
-
-    @contextlib.contextmanager
-    def during_load() -> Iterator[None]:
-        nonlocal looked_up
-        try:
-            yield
-        finally:
-            looked_up = len(world.simulation.log)
-
-    result = world.boot(engine, during_load=during_load(), **options)
-    return result, _seen(result.log[:looked_up]), _seen(result.log[looked_up:])
-
-
-def _seen(log: list[tuple[str, str]]) -> list[str]:
-    return [line for level, line in log if level in SEEN]
-
-
-def _one_line(requirement: str, world: World, lines: list[str], about: str) -> str:
-    """The one line that was said about something.
-
-    Raises:
-        Violation: nothing was said, or more than one line.
-    """
-    said = [part for line in lines for part in line.splitlines()]
-    if not said:
-        raise Violation(requirement, tale(world, f"no line says {about}"))
-    if len(said) > 1:
-        raise Violation(requirement, tale(world, f"{len(said)} lines say {about}: {said}"))
-    return said[0]
-
-
-def _mentions(line: str, number: int) -> bool:
-    """Whether a number of bytes stands in a line: exact, or in GiB with two decimals or more."""
-    plain = re.sub(r"(?<=\d)[,_](?=\d{3})", "", line)
-    forms = (str(number), re.escape(f"{number / GIB:.2f}"))
-    return any(re.search(rf"(?<![\d.]){form}", plain) for form in forms)
 
 
 @pytest.mark.requirement("LOG-01")
 def test_an_application_is_told(world: World, tally: Tally) -> None:
     """A boot that applies a plan says so in one line, with the value."""
-    engine = _engine()
+    engine = plain_engine()
     must_boot(world, engine, "LOG-01")
-    second, lines, _ = _listen(world, engine)
+    second, lines, _ = listen(world, engine)
     tally(boots=2, examples=1)
     if not second.applied:
         return  # BOOT-01's matter
-    line = _one_line("LOG-01", world, lines, "that a plan was applied")
+    line = one_line("LOG-01", world, lines, "that a plan was applied")
 
-    if not _mentions(line, second.applied):
+    if not mentions(line, second.applied):
         raise Violation("LOG-01", tale(world, f"the line does not name the value: {line}"))
 
 
 @pytest.mark.requirement("LOG-01")
 def test_a_refusal_is_told_with_both_numbers(world: World, tally: Tally) -> None:
     """A boot with less free memory than the baseline names both in one line."""
-    engine = _engine()
+    engine = plain_engine()
     first = must_boot(world, engine, "LOG-01")
     spoil(world, engine, "a co-tenant takes 2 GiB")
-    second, lines, _ = _listen(world, engine)
+    second, lines, _ = listen(world, engine)
     tally(boots=2, examples=1)
     if second.applied or second.raised is not None:
         return  # the matter of GATE-01 or BOOT-07
-    line = _one_line("LOG-01", world, lines, "why the plan was refused")
+    line = one_line("LOG-01", world, lines, "why the plan was refused")
 
     for what, number in (("free memory", second.free), ("recorded baseline", first.free)):
-        if not _mentions(line, number):
+        if not mentions(line, number):
             raise Violation("LOG-01", tale(world, f"the line does not name the {what}: {line}"))
 
 
@@ -117,17 +63,17 @@ def test_an_unreadable_plan_is_told_with_its_path(
     world: World, tally: Tally, damage: bytes
 ) -> None:
     """A boot that finds something else than a plan names the path in one line."""
-    engine = _engine()
+    engine = plain_engine()
     must_boot(world, engine, "LOG-01")
     for path in world.plans():
         with open(path, "wb") as stream:
             stream.write(damage)
     world.tell(f"the plan file now holds {damage!r}")
-    second, lines, _ = _listen(world, engine)
+    second, lines, _ = listen(world, engine)
     tally(boots=2, examples=1)
     if second.raised is not None:
         return  # LOAD-01's matter
-    line = _one_line("LOG-01", world, lines, "that the plan is unreadable")
+    line = one_line("LOG-01", world, lines, "that the plan is unreadable")
 
     if not any(path in line for path in world.plans()):
         raise Violation("LOG-01", tale(world, f"the line does not name the path: {line}"))
@@ -177,25 +123,25 @@ QUIET: Final[dict[str, Callable[[World, Engine], None]]] = {
 @pytest.mark.parametrize("about", QUIET)
 def test_every_other_outcome_is_told(world: World, tally: Tally, about: str) -> None:
     """Whatever else became of the plan, the boot says it in one line."""
-    engine = _engine()
+    engine = plain_engine()
     if QUIET[about] is not _nothing:
         must_boot(world, engine, "LOG-01")
     QUIET[about](world, engine)
-    second, lines, _ = _listen(world, engine)
+    second, lines, _ = listen(world, engine)
     tally(boots=world.boots, examples=1)
 
     # Raising is the matter of KEY-17 or LOAD-03, applying after all likewise.
     if second.raised is None and not second.applied:
-        _one_line("LOG-01", world, lines, f"that {about}")
+        one_line("LOG-01", world, lines, f"that {about}")
 
 
 @pytest.mark.requirement("LOG-02")
 def test_a_save_is_told_with_its_place(world: World, tally: Tally) -> None:
     """A save says in one line where the plan is: by its path or its key."""
-    result, _, lines = _listen(world, _engine())
+    result, _, lines = listen(world, plain_engine())
     tally(boots=1, examples=1)
     if result.raised is None:  # else SAVE-01's matter
-        _stored(world, _one_line("LOG-02", world, lines, "whether and where the plan was saved"))
+        _stored(world, one_line("LOG-02", world, lines, "whether and where the plan was saved"))
 
 
 def _stored(world: World, line: str) -> None:
@@ -212,11 +158,11 @@ def test_a_failed_save_is_told_with_its_reason(world: World, tally: Tally, code:
     world.tell(f"from now on every file operation fails: {reason}")
     with patched(root, world.subject):
         fault = fail_at(root, 1, code, persistent=True)
-        result, _, lines = _listen(world, _engine(), during_save=fault)
+        result, _, lines = listen(world, plain_engine(), during_save=fault)
     tally(boots=1, examples=1)
     if result.raised is not None:
         return  # SAVE-01's matter
-    line = _one_line("LOG-02", world, lines, "why the plan was not saved")
+    line = one_line("LOG-02", world, lines, "why the plan was not saved")
 
     named = (reason, errno.errorcode[code], "OSError", "PermissionError", f"[Errno {code}]")
     if not any(name.lower() in line.lower() for name in named):
@@ -228,11 +174,11 @@ def test_a_failed_save_is_told_with_its_reason(world: World, tally: Tally, code:
 def test_an_unstorable_value_is_told(world: World, tally: Tally, handed: float) -> None:
     """A save says in one line that it did not store a value, or where it did."""
     world.tell(f"{handed!r} is handed over for saving")
-    result, _, lines = _listen(world, _engine(), suggestion=handed)
+    result, _, lines = listen(world, plain_engine(), suggestion=handed)
     tally(boots=1, examples=1)
     if result.raised is not None:
         return  # SAVE-01's matter
-    line = _one_line("LOG-02", world, lines, "what became of the value")
+    line = one_line("LOG-02", world, lines, "what became of the value")
 
     if world.plans():
         _stored(world, line)

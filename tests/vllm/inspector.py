@@ -12,6 +12,8 @@ import inspect
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from startup_plan.harness.stubs.settings import CLASSES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -42,6 +44,23 @@ QUERIES: Final = (
     "is_tpu", "is_integrated_gpu",
 )  # fmt: skip
 _PLAIN: Final = (str, int, float, bool, type(None))
+GIVEN: Final[tuple[object, ...]] = (
+    1,
+    1.0,
+    1.5,
+    0,
+    True,
+    "1",
+    "8",
+    "0.90",
+    "true",
+    "x",
+    None,
+    ["1"],
+    (1, 2.0),
+    {},
+)
+"""What each field of each configuration class is constructed with."""
 
 
 def compute_plan_fingerprint(vllm_config: Any, rank: int, world_size: int) -> str:
@@ -197,6 +216,46 @@ def _config(worker: Any) -> dict[str, Any]:
     }
 
 
+def _coercion(_: Any) -> dict[str, list[list[str]]]:
+    """`Class.field` -> what becomes of each of `GIVEN`: its type and value, or why not."""
+    found = {}
+    for row in CLASSES:
+        try:
+            home = importlib.import_module(f"vllm.{row['source'][:-3].replace('/', '.')}")
+        except ModuleNotFoundError:
+            continue  # another release has no such class
+        cls = getattr(home, row["name"], None)
+        for field in () if cls is None else dataclasses.fields(cls):
+            name = f"{row['name']}.{field.name}"
+            found[name] = [_constructed(cls, field.name, value) for value in GIVEN]
+    return found
+
+
+def _constructed(cls: Any, field: str, value: object) -> list[str]:
+    # Building a real class may need more fields than one, so the field's own schema is asked.
+    schema = getattr(cls, "__pydantic_core_schema__", None)
+    try:
+        if schema is None:
+            held = getattr(cls(**{field: value}), field)
+        else:
+            core = importlib.import_module("pydantic_core")
+            held = core.SchemaValidator(_schema_of(schema, field)).validate_python(value)
+    except Exception as error:
+        kinds: list[Any] = getattr(error, "errors", list)()
+        return ["refused", *sorted({kind["type"] for kind in kinds})]
+    return [type(held).__name__, repr(held)]
+
+
+def _schema_of(schema: Any, field: str) -> Any:
+    """The schema of one field, below whatever validators the class has around all of them."""
+    known: dict[str, Any] = {}
+    while "fields" not in schema or schema["type"] == "dataclass":
+        known |= {each["ref"]: each for each in schema.get("definitions", ())}
+        schema = known[schema["schema_ref"]] if "schema_ref" in schema else schema["schema"]
+    (found,) = (each["schema"] for each in schema["fields"] if each["name"] == field)
+    return found
+
+
 LOOKS: Final[dict[str, Callable[[Any], Any]]] = {
     "names": _names,
     "platform": _platform,
@@ -209,5 +268,6 @@ LOOKS: Final[dict[str, Callable[[Any], Any]]] = {
     "helpers": _helpers,
     "logger": _logger,
     "config": _config,
+    "coercion": _coercion,
 }
 """What is looked at -> how."""

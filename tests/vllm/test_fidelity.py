@@ -10,7 +10,12 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from startup_plan.harness.real_vllm.host import Booter, RealHost
+<<<<<<< HEAD
 from startup_plan.harness.stubs import vllm_module
+=======
+from startup_plan.harness.stubs import modules as stub_modules
+from startup_plan.harness.stubs.settings import SETTINGS
+>>>>>>> ed2
 from startup_plan.harness.world.engine import Engine
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
@@ -109,3 +114,44 @@ def test_torch_looks_alike(seen: Seen, part: str) -> None:
 def test_a_configuration_looks_alike(seen: Seen, part: str) -> None:
     """Sections of the configuration are those that the worker holds, in vLLM's own types."""
     assert seen.stub["config"][part] == seen.real["config"][part]
+
+
+_CHOICES: Final = {
+    "greater_than",
+    "greater_than_equal",
+    "less_than",
+    "less_than_equal",
+    "literal_error",
+    "value_error",
+}
+"""Why vLLM refuses a value of the right type: bounds and choices, which the table leaves out."""
+
+
+def _differences(stub: dict[str, Any], real: dict[str, Any], fields: set[str]) -> list[str]:
+    """Where the two make something else of what a field is constructed with."""
+    return [
+        f"{name}: {ours} here, {theirs} in vLLM"
+        for name in sorted(fields & stub.keys() & real.keys())
+        for ours, theirs in zip(stub[name], real[name], strict=True)
+        if ours[0] != theirs[0] or (ours[0] != "refused" and ours != theirs)
+        if theirs[0] != "refused" or not set(theirs[1:]) <= _CHOICES
+    ]
+
+
+def test_a_value_is_coerced_alike(seen: Seen) -> None:
+    """Every field that the table has words for makes of numbers, texts and lists what vLLM does."""
+    stub, real = seen.stub["coercion"], seen.real["coercion"]
+    told = {f"{setting.owner}.{setting.field}" for setting in SETTINGS if setting.takes}
+
+    assert _differences(stub, real, told) == []
+    assert len(told & stub.keys() & real.keys()) > 400
+
+
+def test_a_field_that_is_coerced_otherwise_is_noticed(seen: Seen) -> None:
+    """A field that took a text for a number in one of the two would be named."""
+    name = "CacheConfig.gpu_memory_utilization"
+    stub = {name: [["int", "1"], *seen.stub["coercion"][name][1:]]}
+
+    assert _differences(stub, seen.real["coercion"], {name}) == [
+        f"{name}: ['int', '1'] here, ['float', '1.0'] in vLLM"
+    ]

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from .plan import NoPlanError
 
 if TYPE_CHECKING:
     from .plan import Plan
+
+
+_WORTH_MEASURING: Final = 20
+"""A twentieth of the device, 5 %, is told to the operator."""
 
 
 @final
@@ -24,11 +28,12 @@ class Memory:
         weights: what the loaded weights take, or None if the worker does not say.
     """
 
-    __slots__ = ("budget", "free", "weights")
+    __slots__ = ("budget", "free", "total", "weights")
 
     def __init__(self, free: int, total: int, utilization: float, weights: int | None) -> None:
         """Derive the budget as vLLM does: the share of the device, rounded up."""
         self.free = free
+        self.total = total
         self.budget = math.ceil(total * utilization)
         self.weights = weights
 
@@ -52,6 +57,11 @@ def refusal(plan: Plan, memory: Memory) -> str | None:
             f"more than the {size(plan.weights_bytes)} of the boot that measured it"
         )
     return None
+
+
+def is_small(plan: Plan, memory: Memory) -> bool:
+    """Whether so much more is free than when it was measured that it pays to repeat (LOG-03)."""
+    return (memory.free - plan.free_memory_baseline) * _WORTH_MEASURING > memory.total
 
 
 def storable(value: object, memory: Memory) -> int:

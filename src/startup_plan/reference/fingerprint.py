@@ -12,11 +12,12 @@ import enum
 import hashlib
 import json
 import os
-import re
 from typing import TYPE_CHECKING, Any, Final
 
-from .memory_settings import excluded_fields, variable_counts
+from .credentials import WITHHELD, holds_secret, is_secret
+from .memory_settings import excluded_fields
 from .plan import NoPlanError
+from .variables import is_known, variable_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 _DEEPEST: Final = 16
 _LONGEST: Final = 96
-_SECRET: Final = re.compile(r"token$|secret|passw|credential|api_?key", re.IGNORECASE)
+_SET: Final = "(set)"
 _EMPTY: Final[tuple[object, ...]] = ([], {"mapping": []}, {"set": []})
 
 
@@ -60,7 +61,10 @@ def account_of(config: Any, settings: Mapping[str, list[Any]]) -> dict[str, obje
     """
     account: dict[str, object] = {}
     _tell_section(config, settings, "", account)
-    return without_secrets(account)
+    return {
+        name: WITHHELD if is_secret(name) or holds_secret(value) else _brief(value)
+        for name, value in account.items()
+    }
 
 
 def environment_of(environ: Mapping[str, str]) -> dict[str, str]:
@@ -68,11 +72,14 @@ def environment_of(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in sorted(environ) if variable_counts(name)}
 
 
-def without_secrets(account: Mapping[str, object]) -> dict[str, object]:
-    """`account` with what its names say is secret replaced by a digest: a plan is no safe."""
+def account_of_environment(environment: Mapping[str, str]) -> dict[str, object]:
+    """What a plan, which everybody can read, tells of the variables that count.
+
+    Of a variable whose family is not known nobody can say what it holds, so only that it is set.
+    """
     return {
-        name: _digest(_text(value)) if _SECRET.search(name) else value
-        for name, value in account.items()
+        name: (WITHHELD if holds_secret(text) else _brief(text)) if is_known(name) else _SET
+        for name, text in environment.items()
     }
 
 
@@ -87,7 +94,7 @@ def _tell_section(
             continue
         if type(value) in _PLAIN:
             if type(value) is not type(default) or value != default:
-                account[head + name] = _brief(value)
+                account[head + name] = value
             continue
         part = getattr(section, name, None)
         if hasattr(part, "__dataclass_fields__") and type(part).__name__ in value:
@@ -95,7 +102,7 @@ def _tell_section(
                 account[head + name] = type(part).__name__
             _tell_section(part, value, f"{head}{name}.", account)
         elif value not in _EMPTY:
-            account[head + name] = _brief(value)
+            account[head + name] = value
 
 
 def _spell_section(section: Any, path: str, depth: int) -> dict[str, list[Any]]:
@@ -130,11 +137,20 @@ def _spell(value: Any, path: str, depth: int) -> object:
         pairs = [
             [_spell(key, path, depth + 1), _spell(item, f"{path}[{key}]", depth)]
             for key, item in value.items()
+            if not _is_credential(key, item)
         ]
         return {"mapping": sorted(pairs, key=_text)}
     if isinstance(value, (set, frozenset)):
         return {"set": sorted((_spell(item, path, depth + 1) for item in value), key=_text)}
     return {"object": _spell_object(value, path, depth)}
+
+
+def _is_credential(key: Any, item: Any) -> bool:
+    """Whether an entry of a mapping is a secret, which takes no memory and is renewed.
+
+    A number is none: `num_image_token` of a processor takes memory.
+    """
+    return type(key) is str and type(item) is str and is_secret(key)
 
 
 def _spell_object(value: Any, path: str, depth: int) -> list[object]:
@@ -153,21 +169,17 @@ def _spell_object(value: Any, path: str, depth: int) -> list[object]:
         return [kind.__qualname__, _spell(dict(state), path, depth + 1)]
     text = repr(value)
     if " at 0x" in text:
-        raise NoPlanError(f"{path} is {text[:80]}, which differs from process to process")
+        raise NoPlanError(f"{path} is a {kind.__qualname__}, which differs from process to process")
     return [kind.__qualname__, text]
 
 
 def _brief(value: Any) -> object:
-    """`value` for the account that a plan carries: short values whole, long ones by digest."""
+    """`value`, which holds no secret, for the account: short values whole, long ones by digest."""
     if type(value) in _PLAIN and type(value) is not str:
         return value
     text = value if type(value) is str else _text(value)
     if len(text) <= _LONGEST:
         return value
-    return _digest(text)
-
-
-def _digest(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 

@@ -13,10 +13,12 @@ import operator
 import os
 from typing import Any, final
 
-from . import bounds, fingerprint, identity, plan, store, vllm_access, vote
+from . import beside, bounds, fingerprint, identity, plan, store, vllm_access, vote
+from .credentials import for_the_log
 from .plan import PLAN_SCHEMA_VERSION, NoPlanError, Plan
 
 _REMEMBERED = "_startup_plan_lookup"
+_NONE_FOUND = "none found"
 
 
 @final
@@ -83,16 +85,19 @@ def maybe_apply_startup_plan(worker: Any) -> None:
     objection = vote.objection(worker, ready=candidate is not None)
     reason = reason or objection
     if candidate is None or found.memory is None or reason:
-        logger.info("Startup plan: %s; profiling.", reason)
         _keep_account(found, worker.vllm_config)
+        # Only now, so that nobody has waited with the vote for it.
+        reason += _neighbour(found) if reason.startswith(_NONE_FOUND) else ""
+        logger.info("Startup plan: %s; profiling.", reason)
         return
     worker.cache_config.kv_cache_memory_bytes = candidate.kv_cache_memory_bytes
     logger.info(
-        "Startup plan: applied %s, KV cache %s, free memory %s, baseline %s; not measuring.",
+        "Startup plan: applied %s, KV cache %s, free memory %s, baseline %s; not measuring%s.",
         candidate.fingerprint,
         bounds.size(candidate.kv_cache_memory_bytes),
         bounds.size(found.memory.free),
         bounds.size(candidate.free_memory_baseline),
+        _advice(candidate, found.memory),
     )
 
 
@@ -163,7 +168,7 @@ def _keep_account(found: Lookup, config: Any) -> None:
     with contextlib.suppress(Exception):
         found.account = found.factors | {
             "settings": fingerprint.account_of(config, found.factors["settings"]),
-            "environment": fingerprint.without_secrets(found.factors["environment"]),
+            "environment": fingerprint.account_of_environment(found.factors["environment"]),
         }
 
 
@@ -211,7 +216,7 @@ def _candidate(found: Lookup) -> tuple[Plan | None, str]:
     try:
         data = store.load(path)
         if data is None:
-            return None, f"none found at {path}"
+            return None, f"{_NONE_FOUND} at {path}"
         candidate = plan.decode(data, found.fingerprint)
         refusal = bounds.refusal(candidate, found.memory)
     except NoPlanError as error:
@@ -221,6 +226,25 @@ def _candidate(found: Lookup) -> tuple[Plan | None, str]:
     if refusal is not None:
         return None, f"{found.fingerprint} refused, {refusal}"
     return candidate, ""
+
+
+def _advice(candidate: Plan, memory: bounds.Memory) -> str:
+    """What to do where a plan was measured beside neighbours that are gone (LOG-03)."""
+    if not bounds.is_small(candidate, memory):
+        return ""
+    return (
+        ", although far more is free today than when it was measured: remove "
+        f"{_plan_path(candidate.fingerprint)} to measure anew"
+    )
+
+
+def _neighbour(found: Lookup) -> str:
+    """In what this boot differs from the plan that is most like it (LOG-03)."""
+    if found.fingerprint is None or not found.account:
+        return ""
+    with contextlib.suppress(Exception):
+        return beside.difference(os.path.dirname(_plan_path(found.fingerprint)), found.account)
+    return ""
 
 
 def _factors(config: Any, rank: int, world_size: int, worker: Any) -> dict[str, Any]:
@@ -273,4 +297,4 @@ def _applicable_kv_cache_memory_bytes(candidate: Plan, memory: bounds.Memory) ->
 
 
 def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:300]
+    return f"{type(error).__name__}: {for_the_log(str(error), os.environ)[:300]}"

@@ -30,6 +30,21 @@ HIDDEN: Final = (
 """Beginnings of names that may be set on a machine and could matter to a boot or its key."""
 
 
+OWN: Final = (
+    "HOME", "PATH", "TMPDIR", "USER", "LOGNAME", "PWD", "LANG", "LC_", "TZ", "TERM", "LD_PRELOAD",
+    "PYTHON", "PYTEST_", "HYPOTHESIS_", "COV_", "COVERAGE_",
+)  # fmt: skip
+"""Beginnings of names that a simulated process has of the machine on which it is simulated."""
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a simulated process must not see the variable `name` of this machine.
+
+    A key may have any variable in it, and a boot must be the same on every machine.
+    """
+    return is_hidden(name) or not name.startswith(OWN)
+
+
 def is_hidden(name: str, keep: tuple[str, ...] = ()) -> bool:
     """Whether a boot must not see the variable `name`, unless it begins with one of `keep`."""
     return name.startswith(HIDDEN) and not name.startswith(keep)

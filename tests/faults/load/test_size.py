@@ -30,9 +30,11 @@ EXTRA: Final = MIB
 RESIDENT_SLACK: Final = 4 * MIB
 """Kernels count resident pages per processor and late; Python's own allocations are exact."""
 
-READ: Final = 128 * KIB
-"""A look-up that reads more than this reads the file through: enough for one byte too many, in
-blocks of any usual size."""
+READ: Final = 256 * KIB
+"""What a look-up may read in all, in bytes, other plans that it compares with included."""
+
+NEIGHBOURS: Final = 200
+"""Plans beside the one that is looked for, each as large as a plan may be."""
 
 
 def _written(change: Callable[[bytes], bytes], size: int = 0) -> Callable[[str, bytes], None]:
@@ -86,6 +88,24 @@ def test_a_file_too_large_is_a_miss_and_costs_little(world: World, file: str) ->
 
     if complaint := complaint or _cost(outcome):
         raise Violation("LOAD-05", f"{file} lay in the place of a plan; {complaint}")
+
+
+def test_a_miss_beside_many_plans_costs_little(world: World) -> None:
+    """A look-up that finds none of its own reads a bounded part of all that lies there."""
+    engine = plain_engine()
+    saved = save_plan(world, engine)
+    with Reader(world, engine) as reader:
+        reader.look()
+        reader.look()
+        os.unlink(saved.path)
+        for number in range(NEIGHBOURS):
+            name = f"startup_plan_{number:016x}.json"
+            with open(os.path.join(world.plan_folder, name), "wb") as stream:
+                stream.write(saved.data.ljust(LARGEST))
+        complaint, outcome = reader.look_apart(seconds=5.0, extra_bytes=256 * MIB, trace=True)
+
+    if complaint := complaint or _cost(outcome):
+        raise Violation("LOAD-05", f"{NEIGHBOURS} other plans lay in the folder; {complaint}")
 
 
 def _cost(outcome: Outcome) -> str:

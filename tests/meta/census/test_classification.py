@@ -11,7 +11,8 @@ import pytest
 
 from startup_plan.harness.census import classification
 from startup_plan.harness.stubs.settings import EXTRA_VARIABLES, ROWS, VARIABLES, VERSION
-from startup_plan.reference.memory_settings import excluded_fields, variable_counts
+from startup_plan.reference.memory_settings import excluded_fields
+from startup_plan.reference.variables import variable_counts
 
 DATA: Final = classification.load()
 _FIELD: Final = {(row["owner"], row["path"].rpartition(".")[2]): row for row in ROWS}

@@ -17,7 +17,15 @@ import startup_plan
 from startup_plan.cli import main as cli
 from startup_plan.harness.stubs.settings import ROWS, SETTINGS, VARIABLES
 from startup_plan.harness.world.engine import Engine
-from startup_plan.reference import bounds, fingerprint, memory_settings, plan, store
+from startup_plan.reference import (
+    bounds,
+    credentials,
+    fingerprint,
+    memory_settings,
+    plan,
+    store,
+    variables,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +76,7 @@ def test_every_reviewed_variable_is_out_and_every_other_is_in() -> None:
     wrong = [
         variable.name
         for variable in VARIABLES
-        if memory_settings.variable_counts(variable.name) != (variable.moves is not False)
+        if variables.variable_counts(variable.name) != (variable.moves is not False)
         if variable.name not in {"CUDA_VISIBLE_DEVICES", "VLLM_USE_BREAKABLE_CUDAGRAPH"}
     ]
 
@@ -79,7 +87,7 @@ def test_addresses_of_services_do_not_enter_the_key() -> None:
     """What an orchestrator writes into a pod beside a service called vllm says nothing."""
     names = ["VLLM_SERVICE_HOST", "VLLM_SERVICE_PORT_HTTP", "VLLM_PORT_8000_TCP_ADDR", "VLLM_PORT"]
 
-    assert [memory_settings.variable_counts(name) for name in names] == [False] * 4
+    assert [variables.variable_counts(name) for name in names] == [False] * 4
 
 
 @dataclass
@@ -156,18 +164,55 @@ def test_a_huge_account_still_makes_a_plan_that_can_be_read() -> None:
 
 
 def test_secrets_do_not_reach_a_plan(world: World) -> None:
-    """A plan can be read by other users, so what is called a token or a key is told by digest."""
+    """A plan can be read by other users: of what may be a secret it holds at most the name."""
     engine = Engine()
-    engine.environ |= {"VLLM_HUB_TOKEN": "hush-hush", "VLLM_ROUTE": "plain-to-see"}
+    engine.environ |= {
+        "VLLM_HUB_TOKEN": "hush-1",
+        "VLLM_ROUTE": "plain-to-see",
+        "VLLM_PLUGIN_ARGUMENTS": "--api-key=hush-2",
+        "ACME_LICENCE": "hush-3",
+    }
+    engine.set("load_config.model_loader_extra_config", {"nested": {"password": "hush-4"}})
+    engine.set("speculative_config.model", "s3://me:hush-5@host/bucket")
     world.boot(engine)
     with open(world.plans()[0], encoding="utf-8") as stream:
         text = stream.read()
 
-    assert ("hush-hush" in text, "VLLM_HUB_TOKEN" in text, "plain-to-see" in text) == (
-        False,
-        True,
-        True,
-    )
+    assert ("hush" in text, "plain-to-see" in text) == (False, True)
+    assert [name in text for name in ("VLLM_PLUGIN_ARGUMENTS", "ACME_LICENCE")] == [True, True]
+
+
+def test_a_token_that_is_renewed_finds_the_same_plan(world: World) -> None:
+    """A secret is no factor: neither as a variable nor in a mapping, whatever else is in there."""
+    keys = set()
+    for token in ("one", "two"):
+        engine = Engine()
+        engine.environ |= {"HF_TOKEN": token, "ACME_API_KEY": token, "ACME_DB_PASSWORD": token}
+        engine.set("load_config.model_loader_extra_config", {"s3": {"token": token}, "n": 1})
+        world.boot(engine)
+        keys |= set(world.plans())
+
+    assert len(keys) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("HF_TOKEN", True),
+        ("VLLM_API_KEY", True),
+        ("S3_ACCESS_KEY_ID", True),
+        ("awsSecretAccessKey", True),
+        ("DB_PASSWORD", True),
+        ("DOOR_PIN", True),
+        ("VLLM_WEIGHT_OFFLOADING_DISABLE_PIN_MEMORY", False),
+        ("VLLM_MULTI_STREAM_GEMM_TOKEN_THRESHOLD", False),
+        ("max_num_batched_tokens", False),
+        ("monkey", False),
+    ],
+)
+def test_a_secret_is_known_by_its_name(name: str, secret: bool) -> None:
+    """Words decide, not letters: a threshold of tokens and pinned memory are no secrets."""
+    assert credentials.is_secret(name) is secret
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
@@ -273,3 +318,25 @@ def test_a_foreign_file_is_explained_as_what_it_is(
 def test_settings_and_rows_tell_the_same_story() -> None:
     """The table that the list is held against is the one that the world is made of."""
     assert {s.path for s in SETTINGS} <= {row["path"] for row in ROWS}
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("NCCL_BUFFSIZE", True),
+        ("ACME_KV_POOL_BYTES", True),
+        ("LMCACHE_CHUNK_SIZE", True),
+        ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", True),
+        ("PYTORCH_ALLOC_CONF", True),
+        ("T", True),
+        ("TMPDIR", False),
+        ("SLURM_JOB_ID", False),
+        ("MY_POD_IP", False),
+        ("REDIS_PORT_6379_TCP_ADDR", False),
+        ("PS1", False),
+        ("ACME_API_KEY", False),
+    ],
+)
+def test_a_variable_is_in_unless_it_is_on_a_list(name: str, counts: bool) -> None:
+    """A name that nobody has heard of counts; names and beginnings on the lists, alone, do not."""
+    assert variables.variable_counts(name) is counts

@@ -9,11 +9,13 @@ import dataclasses
 import enum
 import pathlib
 import pickle
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from startup_plan.harness.stubs import configs as stub_configs
+from startup_plan.harness.stubs.coercion import RefusedValueError
 from startup_plan.harness.stubs.configs import (
     config_classes,
     get_setting,
@@ -132,15 +134,69 @@ def test_alternates_of_one_hashed_setting_have_different_hashes() -> None:
 
 
 def test_hash_tells_types_apart() -> None:
-    """1, "1", 1.0, True and None in one hashed field are five different hashes."""
-    path = "model_config.max_model_len"
-    config = make_config()
-    hashes = set()
-    for value in (1, "1", 1.0, True, None):
-        set_setting(config, path, value)
-        hashes.add(config.compute_hash())
+    """1, "1", 1.0, True and None in a mapping that is hashed are five different hashes."""
+    hashes = {_hash({"additional_config": {"a": value}}) for value in (1, "1", 1.0, True, None)}
 
     assert len(hashes) == 5
+
+
+CONSTRUCTED: Final[tuple[tuple[str, Any, Any], ...]] = (
+    ("cache_config.gpu_memory_utilization", 1, 1.0),
+    ("cache_config.gpu_memory_utilization", "0.90", 0.9),
+    ("scheduler_config.max_num_seqs", "8", 8),
+    ("scheduler_config.max_num_seqs", 8.0, 8),
+    ("scheduler_config.max_num_seqs", True, 1),
+    ("scheduler_config.max_num_seqs", "9007199254740993", 9007199254740993),
+    ("cache_config.swa_bounded_replay", 0, False),
+    ("cache_config.swa_bounded_replay", "No", False),
+    ("cache_config.num_gpu_blocks", None, None),
+    ("model_config.hf_token", "1", "1"),
+    ("model_config.hf_token", 1, True),
+    ("compilation_config.compile_ranges_endpoints", ("1", 2.0), [1, 2]),
+    ("load_config.model_loader_extra_config", {"knob": 1}, {"knob": 1}),
+)
+"""Where, what it is constructed with, and what it then holds."""
+
+
+@pytest.mark.parametrize(("path", "given", "held"), CONSTRUCTED, ids=repr)
+def test_what_a_config_is_constructed_with_is_coerced(path: str, given: Any, held: Any) -> None:
+    """A class makes of a value what vLLM's makes of it, alone and as part of an engine."""
+    owner, field = stub_configs.setting(path).owner, path.rpartition(".")[2]
+    alone = getattr(config_classes()[owner](**{field: given}), field)
+    part = get_setting(make_config({path: given}), path)
+
+    assert [repr(value) for value in (alone, part, stub_configs.taken_by(path, given))] == [
+        repr(held)
+    ] * 3
+
+
+@pytest.mark.parametrize(
+    ("path", "given"),
+    [
+        ("cache_config.gpu_memory_utilization", "much"),
+        ("scheduler_config.max_num_seqs", 8.5),
+        ("scheduler_config.max_num_seqs", None),
+        ("cache_config.swa_bounded_replay", 2),
+        ("model_config.revision", 1),
+        ("compilation_config.compile_ranges_endpoints", "1"),
+    ],
+)
+def test_what_no_config_can_be_constructed_with_is_refused(path: str, given: Any) -> None:
+    """A value that vLLM refuses is refused, in a sentence that names it."""
+    owner, field = stub_configs.setting(path).owner, path.rpartition(".")[2]
+
+    with pytest.raises(RefusedValueError, match=re.escape(repr(given))):
+        make_config({path: given})
+    with pytest.raises(RefusedValueError, match=re.escape(repr(given))):
+        config_classes()[owner](**{field: given})
+
+
+def test_what_is_assigned_later_stays_as_it_is() -> None:
+    """As in vLLM, only construction coerces: an assignment of 1 leaves 1."""
+    config = make_config()
+    config.cache_config.gpu_memory_utilization = 1
+
+    assert repr(config.cache_config.gpu_memory_utilization) == "1"
 
 
 def test_encoder_settings_are_hashed_only_while_the_encoder_is_compiled() -> None:

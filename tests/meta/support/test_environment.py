@@ -13,6 +13,7 @@ from startup_plan.support.environment import (
     FLAG,
     clean_environment,
     flag_value,
+    is_foreign,
     is_hidden,
     variables,
 )
@@ -29,6 +30,15 @@ if TYPE_CHECKING:
 def test_what_could_matter_is_hidden(name: str, *, alone: bool, on_a_device: bool) -> None:
     """What moves a boot is hidden, but for what finds a device where one is needed."""
     assert (is_hidden(name), is_hidden(name, DEVICES)) == (alone, on_a_device)
+
+
+@pytest.mark.parametrize(
+    ("name", "foreign"),
+    [("ACME_POOL", True), (FLAG, True), ("SLURM_JOB_ID", True), ("PATH", False), ("HOME", False)],
+)
+def test_a_simulated_process_has_little_of_its_machine(name: str, *, foreign: bool) -> None:
+    """A variable of the machine that a key could have in it is not there; what Python needs is."""
+    assert is_foreign(name) is foreign
 
 
 def test_variables_are_put_back() -> None:

@@ -19,6 +19,7 @@ import pathlib
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from .coercion import taken
 from .hashes import ENCODER, FACTORS, engine_hash, factors_of, name_of, part_hash
 from .settings import (
     CLASSES,
@@ -52,6 +53,7 @@ __all__ = [
     "make_config",
     "set_setting",
     "setting",
+    "taken_by",
     "variable",
     "version_of",
 ]
@@ -113,7 +115,7 @@ def _field(row: Mapping[str, Any]) -> Any:
         return dataclasses.field(default_factory=dict)
     if "part" in row and "default" not in row:
         return dataclasses.field(default_factory=functools.partial(_fresh, row["part"]))
-    default = _decode(row, row.get("default"))
+    default = _default(row, row.get("default"))
     if isinstance(default, (dict, list, set)):
         return dataclasses.field(default_factory=default.copy)
     return dataclasses.field(default=default)
@@ -164,17 +166,54 @@ def _make_class(spec: Mapping[str, Any]) -> None:
         space["compute_hash"] = part_hash(ENCODER if name == "MultiModalConfig" else factors)
     fields = [(name_of(row), Any, _field(row)) for row in rows]
     cls = dataclasses.make_dataclass(name, fields, namespace=space, repr=False)
+    _coerce(cls, rows)
     cls.__module__ = __name__  # for pickle; make_dataclass takes it as an argument from 3.12 on
     cls.__doc__ = f"Stub of {name} in vllm/{spec['source']}."
     _CLASSES[name] = cls
     FACTORS[cls] = factors
 
 
+def _coerce(cls: Any, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Let `cls` coerce what it is constructed with, though not its defaults, as vLLM's does."""
+    construct = cls.__init__
+    names = [name_of(row) for row in rows]
+    takes = {name_of(row): row["takes"] for row in rows if "takes" in row}
+
+    @functools.wraps(construct)
+    def coercing(self: Any, *arguments: Any, **named: Any) -> None:
+        given = dict(zip(names, arguments, strict=False)) | named
+        for name in given.keys() & takes.keys():
+            given[name] = taken(takes[name], given[name])
+        construct(self, **given)
+
+    cls.__init__ = coercing
+
+
 # Values: from JSON to what a config holds.
 
 
 def _decode(row: Mapping[str, Any], value: Any) -> Any:
-    """What the field in `row` holds when it is set to `value`, JSON or already of that type."""
+    """What the field in `row` holds when it is constructed with `value`.
+
+    Args:
+        row: the field.
+        value: JSON, or already of the field's own type.
+
+    Raises:
+        RefusedValueError: vLLM refuses such a value.
+    """
+    if "takes" not in row or _is_left_out(row, value):
+        return _default(row, value)
+    return taken(row["takes"], value)
+
+
+def _is_left_out(row: Mapping[str, Any], value: Any) -> bool:
+    """Whether `value` stands for not being given: vLLM does not coerce its own defaults."""
+    return value is None and row.get("default") is None
+
+
+def _default(row: Mapping[str, Any], value: Any) -> Any:
+    """As `_decode`, for a value that vLLM itself puts there, which is not coerced."""
     if value is None:
         return None
     if "part" in row:
@@ -225,6 +264,7 @@ def _grow(path: str) -> Any:
         elif below in _OBJECTS:
             value = _grow(below)
         else:
+            # An engine constructs its parts with what it was told, defaults of its own included.
             value = _decode(row, row.get("filled", row["default"]))
         setattr(node, name_of(row), value)
     if path == "model_config":
@@ -345,12 +385,31 @@ def get_setting(config: Any, path: str) -> Any:
     return plain(value)
 
 
+def taken_by(path: str, value: Any) -> Any:
+    """What a config that is constructed with `value` at `path` holds there, as JSON.
+
+    Raises:
+        RefusedValueError: vLLM constructs none with such a value.
+    """
+    setting = _SETTING[path]
+    row = _BY_FIELD[setting.owner, setting.field]
+    if "takes" not in row or _is_left_out(row, value):
+        return value
+    return taken(row["takes"], value)
+
+
 def set_setting(config: Any, path: str, value: Any) -> None:
-    """Set the field at `path` to what `value`, JSON or of the field's own type, stands for.
+    """Set the field at `path` to what a config holds that was constructed with `value`.
+
+    Args:
+        config: the config.
+        path: a field.
+        value: JSON, or of the field's own type.
 
     Raises:
         AttributeError: the path leads nowhere, or through a part that is None.
         KeyError: no member of the field's enum has that name.
+        RefusedValueError: vLLM constructs no config with such a value.
     """
     holder, field = _holder(config, path)
     row = _BY_FIELD.get((type(holder).__name__, field))

@@ -105,6 +105,7 @@ class Setting:
         kind: how it is hashed when that is not plainly yes or no, else "": "through" (it drags
             a hashed field along), "count", "on_off", "compile_mm_encoder", "dspark",
             "aux_methods" (hashed in that case only), "side_effect" (never by itself).
+        takes: what it is constructed with, in the words of `coercion`; "" where it has none.
         source: vLLM file and line.
     """
 
@@ -119,6 +120,7 @@ class Setting:
         "path",
         "size",
         "source",
+        "takes",
     )
 
     def __init__(self, row: Mapping[str, Any]) -> None:
@@ -132,6 +134,7 @@ class Setting:
         self.moves: Final[bool | None] = row["moves"]
         self.size: Final[str] = row["size"]
         self.kind: Final[str] = row.get("kind", "")
+        self.takes: Final[str] = row.get("takes", "")
         self.source: Final[str] = row["source"]
 
     def __repr__(self) -> str:
@@ -170,7 +173,7 @@ class Variable:
         in_compile_factors: whether vLLM's compile cache counts it.
         moves: whether it takes device memory; None where the audit could not tell.
         size: "big", "small" or "".
-        source: vLLM file and line, "" for a variable that vLLM does not register.
+        source: vLLM file and line; of a variable that vLLM does not register, its documentation.
     """
 
     __slots__ = (

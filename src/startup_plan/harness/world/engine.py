@@ -114,7 +114,8 @@ class Engine:
         return float(self.config.cache_config.gpu_memory_utilization)
 
     def set(self, path: str, value: Any) -> None:
-        """Change one setting by its dotted path; physics follows."""
+        """Construct the engine with another value of one setting; physics follows."""
+        value = stub_configs.taken_by(path, value)
         stub_configs.set_setting(self.config, path, value)
         # Copies follow plain values by themselves; only another structure asks for a new copier.
         if type(value) not in _PLAIN or type(stub_configs.setting(path).default) not in _PLAIN:

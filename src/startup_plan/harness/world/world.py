@@ -28,7 +28,7 @@ from startup_plan.harness.stubs.worker import (
     StubDevice,
 )
 from startup_plan.support import plan_files
-from startup_plan.support.environment import ROOT, flag_value, is_hidden, variables
+from startup_plan.support.environment import ROOT, flag_value, is_foreign, variables
 from startup_plan.support.logged_lines import LoggedLines
 from startup_plan.support.seal import process_kept
 
@@ -104,7 +104,7 @@ class World:
         self._exit.enter_context(stub_modules.installed())
         self._exit.callback(setattr, stub_configs, "version_of", stub_configs.version_of)
         stub_configs.version_of = lambda: self.runtime.vllm
-        self._exit.enter_context(variables(dict.fromkeys(filter(is_hidden, os.environ))))
+        self._exit.enter_context(variables(dict.fromkeys(filter(is_foreign, os.environ))))
         self._exit.enter_context(_captured_logging(self.simulation))
         activate(self.simulation)
         self._exit.callback(activate, None)

@@ -4,8 +4,10 @@
 It has two uses. It shows that the suite raises no false alarm on an implementation that it was not
 written for, and it is the ground on which `startup_plan.harness.zoo.seed` plants faults.
 
-A plan is six lines of ASCII text: `vllm-startup-plan SCHEMA`, `key KEY`, `kv BYTES`, `free BYTES`,
-`weights BYTES` (or `-`), and `sha256` with the first 16 characters of the digest of those above it.
+A plan is seven lines of ASCII text: `vllm-startup-plan SCHEMA`, `key KEY`, `kv BYTES`,
+`free BYTES`, `weights BYTES` (or `-`), `about` with the factors of the key by name, and `sha256`
+with the first 16 characters of the digest of those above it. Of a factor `about` has a few bits,
+which tell whether it is another one and not which it is.
 The only bytes that are read as a plan are those that a save would have written, so nothing has to
 be repaired or guessed. All amounts of memory are in bytes. Where a line exists because of one
 sentence of the contract, the comment names it.
@@ -21,8 +23,10 @@ import hashlib
 import math
 import operator
 import os
+import re
 import stat
 import time
+import zlib
 from typing import Any, Final, final
 
 import torch
@@ -38,9 +42,12 @@ _LIMIT: Final = 64 << 10
 _WORD: Final = 1 << 63
 _STALE_AFTER_SECONDS: Final = 3600
 _PATIENCE_SECONDS: Final = 300
+_PLAN_NAME: Final = r"startup_plan_[0-9a-f]{16}\.json"
 _SLOT: Final = "_startup_plan_boot"
 _SCALARS: Final = frozenset((type(None), bool, int, float, str, bytes))
 _ABSENT: Final = ("absent",)
+_FEW: Final = 6
+_CLOSEST_OF: Final = 8
 
 # Settings that stay out of the key, by class: the audit's rows "irrelevant & not hashed", a whole
 # part of the configuration where none of its fields takes memory, and what differs from process to
@@ -106,9 +113,7 @@ _OUT: Final = {
         torch_profiler_dump_cuda_time_total torch_profiler_record_shapes
         torch_profiler_with_memory detailed_trace_annotation ignore_frontend delay_iterations
         max_iterations warmup_iterations active_iterations wait_iterations""",
-    "KVTransferConfig": """
-        kv_connector engine_id kv_buffer_device kv_port kv_connector_extra_config
-        kv_connector_module_path enable_permute_local_kv kv_load_failure_policy""",
+    "KVTransferConfig": "engine_id kv_port enable_permute_local_kv kv_load_failure_policy",
     "ECTransferConfig": "engine_id ec_ip ec_port mm_encoder_output_widths",
     "ReasoningConfig": """
         reasoning_parser reasoning_start_str reasoning_end_str _reasoning_start_token_ids
@@ -116,13 +121,45 @@ _OUT: Final = {
 }
 _AS_FLOAT: Final = ("gpu_memory_utilization",)
 
-# Variables that belong to the engine, its allocator, its compilers and its communicators.
-_PREFIXES: Final = (
+# Variables of families that a plan may show the checksum of; of others it shows the name.
+_SHOWN: Final = (
     "VLLM_", "PYTORCH_", "TORCH", "TRITON_", "FLASHINFER_", "DEEPEP_", "DEEP_EP_", "DG_",
     "CUDA_", "CUBLAS", "CUDNN_", "NCCL_", "NVSHMEM_", "NVTE_", "HIP_", "HIPBLAS", "HSA_", "ROCM_",
     "ROCR_", "ROCBLAS_", "GPU_", "AMD_", "MIOPEN_", "AITER_", "RCCL_", "HCCL_", "ASCEND_", "ACL_",
-    "XPU_", "ZE_", "SYCL_", "ONEAPI_", "CCL_", "MUSA_", "UCX_", "UCC_", "GLOO_",
+    "XPU_", "ZE_", "SYCL_", "ONEAPI_", "CCL_", "MUSA_", "UCX_", "UCC_", "GLOO_", "LMCACHE_",
+    "MOONCAKE_", "NIXL_", "TPU_",
 )  # fmt: skip
+# What whoever starts a process tells it of itself, by how the name begins and ends (KEY-13):
+# shells, logins and terminals, as environ(7), ssh(1) and tmux(1) have them, systemd.exec(5),
+# Kubernetes and agents of clouds, the schedulers of srun(1), qsub(1) and bsub(1), the launchers of
+# mpirun(1), torchrun and Ray, continuous integration, the interpreter, threads, addresses and ids.
+_LOCAL: Final = """
+    BASH ZSH FISH HIST PROMPT LC_ LESS LS_ SUDO_ XDG_ TERM TMUX SSH_ GPG_ DBUS_ VSCODE_ GNOME_
+    KDE_ VTE_ SYSTEMD_ LISTEN_ WATCHDOG_ MEMORY_PRESSURE_ KUBERNETES_ POD_ NODE_ HOST NOMAD_
+    ECS_ AWS_ AZURE_ GOOGLE_ GCP_ RUNPOD_ SAGEMAKER_ CONTAINER_ K_REV SLURM SBATCH_ SALLOC_
+    SRUN_ PBS_ LSB_ LSF_ SGE_ CONDOR_ _CONDOR_ FLUX_ JOB_ OMPI_ ORTE_ PRTE_ PMIX_ PMI_ HYDRA_
+    TORCHELASTIC_ RAY_ CI_ GITHUB_ RUNNER_ GITLAB_ BUILD_ BUILDKITE JENKINS_ CIRCLE PYTEST_
+    HYPOTHESIS_ COV_ COVERAGE_ PYTHON VIRTUAL_ENV CONDA_ PIP_ UV_ OMP_ KMP_ MKL_ OPENBLAS_
+    MALLOC_ HF_ HUGGINGFACE_ TRANSFORMERS_
+"""
+_LOCAL_ENDS: Final = """
+    _HOST _HOSTNAME _IP _ADDR _ADDRESS _PORT _URL _URI _ENDPOINT _SOCK _SOCKET _PID _UUID _UID
+    _JOB_ID _JOBID _RUN_ID _TASK_ID _SESSION_ID _WORKER_ID _NODE_ID _POD_NAME _NODE_NAME
+    _proxy _PROXY
+"""
+_LOCAL_NAMES: Final = """
+    _ PWD OLDPWD SHLVL SHELL HOME USER USERNAME LOGNAME MAIL PATH MANPATH TMP TEMP TMPDIR TZ
+    LANG PS1 EDITOR PAGER COLORTERM COLUMNS LINES WINDOW WINDOWID DISPLAY STY INVOCATION_ID
+    JOURNAL_STREAM MAINPID NOTIFY_SOCKET CREDENTIALS_DIRECTORY JOB_ID PE_HOSTFILE
+    RANK_TABLE_FILE CI WORKSPACE NOMAD_ALLOC_DIR NVIDIA_VISIBLE_DEVICES TOKENIZERS_PARALLELISM
+"""
+# A service called X in the same namespace: X_SERVICE_HOST, X_PORT_8000_TCP_ADDR and the like.
+_SERVICE: Final = re.compile(r"\w+_(SERVICE_PORT_\w+|PORT_\d+_\w+)")
+_SECRET: Final = re.compile(
+    r"(?<![A-Za-z])(secret|passw(or)?d|passphrase|credentials?|authorization|cookie)(?![a-z])"
+    r"|(^|_|-|\b)(token|key|key_id|pin|pass|pwd|auth|dsn|otp|apikey|accesskey)$",
+    re.IGNORECASE,
+)
 # Those that stay out: the audit's rows "irrelevant" (the first list leaves "VLLM_" off each name),
 # and of the libraries that it does not list: logs, addresses, caches, names of processes.
 _OUT_VLLM: Final = """
@@ -230,7 +267,12 @@ def _plain(value: Any, above: tuple[int, ...] = ()) -> Any:
     if isinstance(value, (list, tuple)):
         return ("sequence", _name(kind), *[_plain(item, above) for item in value])
     if isinstance(value, dict):
-        pairs = [(repr(_plain(key, above)), _plain(item, above)) for key, item in value.items()]
+        # A password in a loader's or a connector's mapping takes no memory (SAVE-14).
+        pairs = [
+            (repr(_plain(key, above)), _plain(item, above))
+            for key, item in value.items()
+            if not (isinstance(key, str) and isinstance(item, str) and _SECRET.search(key))
+        ]
         return ("mapping", _name(kind), *sorted(pairs, key=operator.itemgetter(0)))
     if isinstance(value, (set, frozenset)):
         return ("set", _name(kind), *sorted(repr(_plain(item, above)) for item in value))
@@ -262,13 +304,16 @@ def _plain(value: Any, above: tuple[int, ...] = ()) -> Any:
 
 def _environment() -> list[tuple[str, str]]:
     """The variables that can move memory, as they are set, in the order of their names (KEY-11)."""
-    registered = getattr(envs, "environment_variables", ())
-    names = [name for name in os.environ if name.startswith(_PREFIXES) or name in registered]
-    out, out_vllm = _OUT_OTHER.split(), _OUT_VLLM.split()
+    begin, end = tuple(_LOCAL.split()), tuple(_LOCAL_ENDS.split())
+    out = {*_OUT_OTHER.split(), *_LOCAL_NAMES.split(), *(f"VLLM_{it}" for it in _OUT_VLLM.split())}
     return [
-        (name, os.environ[name])
-        for name in sorted(names)
-        if name not in out and (name[:5] != "VLLM_" or name[5:] not in out_vllm)
+        (name, text)
+        for name, text in sorted(os.environ.items())
+        if name not in out
+        and not name.startswith(begin)
+        and not name.endswith(end)
+        and not _SERVICE.fullmatch(name)
+        and not _SECRET.search(name)
     ]
 
 
@@ -350,8 +395,24 @@ def compute_plan_fingerprint(
     Raises:
         Exception: whatever a query raises that does not answer; there is no key then.
     """
+    return _key(_factors(vllm_config, rank, world_size, device_index, local_rank))
+
+
+def _key(factors: tuple[tuple[Any, ...], ...]) -> str:
+    """The first 16 characters of the digest of all factors."""
+    return hashlib.sha256(repr(factors).encode()).hexdigest()[:16]
+
+
+def _factors(
+    vllm_config: Any,
+    rank: int,
+    world_size: int,
+    device_index: int | None,
+    local_rank: int | None,
+) -> tuple[tuple[Any, ...], ...]:
+    """Everything that the measurement depends on; arguments as of `compute_plan_fingerprint`."""
     index = _current_device() if device_index is None else device_index
-    factors = (
+    return (
         ("schema", _plain(PLAN_SCHEMA_VERSION)),
         ("runtime", _runtime()),
         ("device", _device(index, total)),
@@ -360,7 +421,82 @@ def compute_plan_fingerprint(
         ("settings", _plain(vllm_config)),
         ("environment", _environment()),
     )
-    return hashlib.sha256(repr(factors).encode()).hexdigest()[:16]
+
+
+def _bits(value: Any) -> str:
+    """Too few bits of a value to find it by, enough to see that it is another.
+
+    Of a text that may have a password in it there are none.
+    """
+    if isinstance(value, str) and not re.fullmatch(r"[\w./:,+-]*", value):
+        return "-"
+    text = re.sub(r"//[^/@\s]*@", "//", repr(value))
+    return f"{zlib.crc32(text.encode()) & 0xFFF:03x}"
+
+
+def _about(factors: tuple[tuple[Any, ...], ...], config: Any) -> dict[str, str]:
+    """The factors by name, each by a few bits: sections of the configuration, and variables.
+
+    Of a variable that may hold anything only the name is kept (SAVE-14).
+    """
+    found = {name: values for name, *values in factors}
+    ((vllm, torch_version, builds),) = found["runtime"]
+    ((_, _, names, *sections),) = found["settings"]
+    (environment,) = found["environment"]
+    return {
+        "rank": _bits(found["rank"]),
+        "device": _bits(found["device"]),
+        "model": _bits(getattr(getattr(config, "model_config", None), "model", None)),
+        "vllm_version": vllm,
+        "torch_version": torch_version,
+        "builds": _bits(builds),
+        "gpu_memory_utilization": str(float(config.cache_config.gpu_memory_utilization)),
+        **{name: _bits(part) for name, part in zip(names.split(","), sections, strict=True)},
+        **{name: _bits(text) if name.startswith(_SHOWN) else "-" for name, text in environment},
+    }
+
+
+def _spelt(about: dict[str, str]) -> str:
+    """The factors as one line; a name that is none of a variable's usual ones is left out."""
+    pairs = [(name, text) for name, text in about.items() if re.fullmatch(r"[!-<>-~]+", name)]
+    words = [f"{name}={re.sub('[^!-~]', '?', text)}" for name, text in pairs]
+    line = ""
+    for word in words:
+        if len(line) + len(word) < _LIMIT // 4:
+            line += f" {word}"
+    return line
+
+
+def _about_of(path: str, key: str) -> dict[str, str]:
+    """The factors that the plan at a path tells; none where there is no plan, or a large one."""
+    try:
+        if os.lstat(path).st_size > _LIMIT // 4:
+            return {}
+        data = _read(path)
+        _decode(key, data)
+        return dict(word.split("=", 1) for word in data.decode().split("\nabout")[1].split()[:-2])
+    except Exception:
+        return {}
+
+
+def _difference(path: str, about: str) -> str:
+    """In which factors this boot differs from the plan most like it, as a clause (LOG-03)."""
+    mine, folder = dict(word.split("=", 1) for word in about.split()), os.path.dirname(path)
+    others = [name for name in os.listdir(folder)[:512] if re.fullmatch(_PLAN_NAME, name)]
+    times = {name: os.lstat(os.path.join(folder, name)).st_mtime for name in others}
+    best: list[str] | None = None
+    neighbour = ""
+    for name in sorted(others, key=lambda name: -times[name])[:_CLOSEST_OF]:
+        theirs = _about_of(os.path.join(folder, name), name[13:29])
+        if any(mine.get(key) != theirs.get(key) for key in ("rank", "device", "model")):
+            continue
+        odd = [key for key in {**theirs, **mine} if mine.get(key) != theirs.get(key)]
+        if best is None or len(odd) < len(best):
+            best, neighbour = odd, name
+    if best is None:
+        return ""
+    more = f" and {len(best) - _FEW} more" if len(best) > _FEW else ""
+    return f"; not {neighbour} because of {', '.join(best[:_FEW]) or 'what it does not tell'}{more}"
 
 
 def _whole(value: Any) -> int:
@@ -385,11 +521,11 @@ def _shown(value: Any) -> str:
     return " ".join(text.split())[:300]
 
 
-def _encode(key: str, kv_bytes: int, baseline: int, weights: int | None) -> bytes:
-    """The only bytes that are a plan for this key and these amounts."""
+def _encode(key: str, kv_bytes: int, baseline: int, weights: int | None, about: str) -> bytes:
+    """The only bytes that are a plan for this key, these amounts and this line of factors."""
     body = (
         f"vllm-startup-plan {PLAN_SCHEMA_VERSION!r}\nkey {key}\nkv {kv_bytes}\n"
-        f"free {baseline}\nweights {'-' if weights is None else weights}\n"
+        f"free {baseline}\nweights {'-' if weights is None else weights}\nabout{about}\n"
     ).encode()
     return body + f"sha256 {hashlib.sha256(body).hexdigest()[:16]}\n".encode()
 
@@ -400,12 +536,15 @@ def _decode(key: str, data: bytes) -> tuple[int, int, int | None]:
     Raises:
         ValueError: the bytes are not those of a plan for this key and schema.
     """
-    _, _, kv_line, free_line, weights_line, *_ = [*data.decode("ascii").split("\n"), *[""] * 5]
+    _, _, kv_line, free_line, weights_line, about, *_ = [
+        *data.decode("ascii").split("\n"),
+        *[""] * 6,
+    ]
     kv_bytes, baseline = int(kv_line[3:]), int(free_line[5:])
     weights = None if weights_line == "weights -" else int(weights_line[8:])
     if not 0 < kv_bytes < _WORD or not 0 < baseline < _WORD:
         raise ValueError("its amounts are out of range")
-    if data != _encode(key, kv_bytes, baseline, weights):
+    if data != _encode(key, kv_bytes, baseline, weights, about[5:]):
         raise ValueError("it is damaged, or belongs to another key or schema")
     return kv_bytes, baseline, weights
 
@@ -515,6 +654,8 @@ class _Boot:
     """What one worker has to remember between the look-up of its plan and the save.
 
     Attributes:
+        about: the factors of the key, for people; nothing is decided by them.
+        baseline: what was free when the plan that is applied was measured, in bytes; 0 if none is.
         key: the fingerprint at look-up, under which the save stores (KEY-16).
         path: the plan's file.
         weights: what the loaded weights take in bytes, None if the worker does not say.
@@ -522,11 +663,12 @@ class _Boot:
         settled: True if this boot did not measure: a value was given or applied.
     """
 
-    __slots__ = ("key", "path", "settled", "trouble", "weights")
+    __slots__ = ("about", "baseline", "key", "path", "settled", "trouble", "weights")
 
     def __init__(self) -> None:
         """A boot about which nothing is known yet."""
-        self.key = self.path = ""
+        self.key = self.path = self.about = ""
+        self.baseline = 0
         self.weights: int | None = None
         self.trouble = "it was not looked up"
         self.settled = False
@@ -534,13 +676,16 @@ class _Boot:
     def identify(self, worker: Any) -> None:
         """Find out the key, the path and the weights, or why they cannot be found out."""
         try:
-            self.key = compute_plan_fingerprint(
+            factors = _factors(
                 worker.vllm_config,
                 worker.rank,
                 worker.parallel_config.world_size,
                 _device_of(worker),
                 worker.init_snapshot.total_memory,
             )
+            self.key = _key(factors)
+            with contextlib.suppress(Exception):
+                self.about = _spelt(_about(factors, worker.vllm_config))
             name = f"startup_plan_{self.key}.json"
             self.path = os.path.join(os.path.abspath(envs.VLLM_CACHE_ROOT), "startup_plan", name)
             used = getattr(getattr(worker, "model_runner", None), "model_memory_usage", None)
@@ -567,6 +712,16 @@ class _Boot:
         self.settled = True
         return verdict
 
+    def remark(self, worker: Any, verdict: str) -> str:
+        """What an operator may do about a verdict, as a clause; "" if nothing (LOG-03)."""
+        with contextlib.suppress(Exception):
+            if "none found" in verdict:
+                return _difference(self.path, self.about)
+            free, total = worker.init_snapshot.free_memory, worker.init_snapshot.total_memory
+            if self.baseline and (_whole(free) - self.baseline) * 20 > _whole(total):
+                return f", measured with only {self.baseline} free; delete it to measure anew"
+        return ""
+
     def offer(self, worker: Any) -> tuple[int | None, str]:
         """The value that may be applied at this boot, or None, and the reason."""
         if self.trouble:
@@ -585,6 +740,7 @@ class _Boot:
             return None, f"refused: its {kv_bytes} bytes exceed the budget of {budget} bytes"
         if weights is not None and self.weights is not None and self.weights > weights:
             return None, f"refused: weights take {self.weights} bytes, they took {weights}"
+        self.baseline = baseline
         return kv_bytes, f"applied: {kv_bytes} bytes of {free} free, from {self.path}"
 
     def store(self, worker: Any, value: Any) -> str:
@@ -615,7 +771,7 @@ class _Boot:
                 f"the budget of {budget} bytes"
             )
         try:
-            _publish(self.path, _encode(self.key, kv_bytes, baseline, self.weights))
+            _publish(self.path, _encode(self.key, kv_bytes, baseline, self.weights, self.about))
         except Exception as error:
             return f"not saved to {self.path}: {_shown(error)}"
         return f"saved: {kv_bytes} bytes, measured with {baseline} free, in {self.path}"
@@ -718,6 +874,7 @@ def maybe_apply_startup_plan(worker: Any) -> None:
     try:
         setattr(worker, _SLOT, boot)
         verdict = boot.look_up(worker)
+        verdict += boot.remark(worker, verdict)
     except _VoteError:
         raise
     except Exception as error:

@@ -10,12 +10,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from startup_plan.harness.real_vllm.host import Booter, RealHost
-<<<<<<< HEAD
 from startup_plan.harness.stubs import vllm_module
-=======
-from startup_plan.harness.stubs import modules as stub_modules
 from startup_plan.harness.stubs.settings import SETTINGS
->>>>>>> ed2
 from startup_plan.harness.world.engine import Engine
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World

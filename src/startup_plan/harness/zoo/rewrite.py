@@ -395,7 +395,7 @@ def compute_plan_fingerprint(
     Raises:
         Exception: whatever a query raises that does not answer; there is no key then.
     """
-    return _key(_factors(vllm_config, rank, world_size, device_index, local_rank))
+    return _key(_factors(vllm_config, rank, world_size, device_index, total))
 
 
 def _key(factors: tuple[tuple[Any, ...], ...]) -> str:
@@ -408,7 +408,7 @@ def _factors(
     rank: int,
     world_size: int,
     device_index: int | None,
-    local_rank: int | None,
+    total: int | None,
 ) -> tuple[tuple[Any, ...], ...]:
     """Everything that the measurement depends on; arguments as of `compute_plan_fingerprint`."""
     index = _current_device() if device_index is None else device_index

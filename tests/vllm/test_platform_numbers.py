@@ -25,8 +25,9 @@ _CARDS: Final = (
     ("NVIDIA H100", 80 * GIB, (9, 0)),
     ("NVIDIA B200", 160 * GIB, (10, 0)),
 )
-_NUMBERS: Final = [0, 1, 2, 3, -1]
-_BY_UUID: Final = "by UUID"
+_NUMBERS: Final = (0, 1, 2, 3, -1)
+_DEVICES: Final = [Device(*card) for card in _CARDS]
+_BY_UUID: Final = f"{uuid_of(_DEVICES, 2)},{uuid_of(_DEVICES, 0)}"
 _CASES: Final[dict[str, tuple[str, list[int] | None]]] = {
     "as they are": ("", None),
     "visible 1,0": ("1,0", None),
@@ -36,19 +37,34 @@ _CASES: Final[dict[str, tuple[str, list[int] | None]]] = {
     "assigned 2": ("", [2]),
     "assigned 2,1 of 1,2": ("1,2", [2, 1]),
     "assigned what is not visible": ("1", [0]),
-    "visible: a name that no card has": ("GPU-none", None),
+    "visible by a name that no card has": ("GPU-none", None),
 }
 
 
+@pytest.fixture(scope="module")
+def real() -> dict[str, Any]:
+    """What vLLM answers in each case."""
+    cards = [(*card, uuid_of(_DEVICES, index)) for index, card in enumerate(_CARDS)]
+    host = json.dumps([cards, _NUMBERS, list(_CASES.values())])
+    done = subprocess.run(  # this interpreter, with a module of ours
+        [sys.executable, "-m", _CHILD, host],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return dict(zip(_CASES, found, strict=True))
+
+
 @pytest.mark.parametrize("name", list(_CASES))
-def test_the_stub_counts_as_vllm_does(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_the_stub_counts_as_vllm_does(
+    monkeypatch: pytest.MonkeyPatch, real: dict[str, Any], name: str
+) -> None:
     """Each query of each number has the answer, or raises the error, that vLLM's own code has."""
     control, assigned = _CASES[name]
-    devices = [Device(*card) for card in _CARDS]
-    if control == _BY_UUID:
-        control = f"{uuid_of(devices, 2)},{uuid_of(devices, 0)}"
-    cards = [[*card, uuid_of(devices, index)] for index, card in enumerate(_CARDS)]
-    simulation = Simulation(devices, Runtime())
+    simulation = Simulation(_DEVICES, Runtime())
     simulation.assigned = assigned
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", control)
     activate(simulation)
@@ -57,17 +73,4 @@ def test_the_stub_counts_as_vllm_does(monkeypatch: pytest.MonkeyPatch, name: str
     finally:
         activate(None)
 
-    assert stub == _real(control, {"cards": cards, "assigned": assigned, "numbers": _NUMBERS})
-
-
-def _real(control: str, case: dict[str, Any]) -> Any:
-    environment = clean_environment() | {"CUDA_VISIBLE_DEVICES": control}
-    done = subprocess.run(  # this interpreter, with a script of ours
-        [sys.executable, "-m", _CHILD, json.dumps(case)],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    assert stub == real[name]

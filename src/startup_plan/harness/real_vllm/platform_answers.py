@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """What vLLM's own CUDA platform answers on a host with made-up cards, as JSON.
 
-    python -m startup_plan.harness.real_vllm.platform_answers CASE
+    python -m startup_plan.harness.real_vllm.platform_answers HOST
 
-CASE is a JSON object: `cards` (name, total, capability and UUID of each), `assigned` (the cards
-that vLLM is told to use, or null), and `numbers`, by which each query is asked. The driver is
-played; the platform and its arithmetic are vLLM's. What the driver raises is a `DriverError` here.
+HOST is JSON: the cards (name, total, capability and UUID of each), the numbers by which each query
+is asked, and cases: the value of CUDA_VISIBLE_DEVICES, and the cards that vLLM is assigned or null.
+The driver is played; the platform and its arithmetic are vLLM's. What the driver raises is a
+`DriverError` here.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from types import ModuleType, SimpleNamespace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _QUERIES: Final = (
     "get_device_name",
@@ -58,7 +63,7 @@ def _driver(cards: list[list[Any]]) -> SimpleNamespace:
     )
 
 
-def answers(platform: Any, numbers: list[int]) -> dict[str, list[Any]]:
+def answers(platform: Any, numbers: Sequence[int]) -> dict[str, list[Any]]:
     """Every query of every number: the answer, or the type of what it raised."""
     return {query: [_tried(getattr(platform, query), number) for number in numbers]
             for query in _QUERIES}  # fmt: skip
@@ -73,17 +78,22 @@ def _tried(query: Any, number: int) -> Any:
 
 
 def main() -> None:
-    """Ask, and print."""
-    case = json.loads(sys.argv[1])
+    """Ask in each case, and print."""
+    cards, numbers, cases = json.loads(sys.argv[1])
     import_utils = importlib.import_module("vllm.utils.import_utils")
-    vars(import_utils)["import_pynvml"] = lambda: _driver(case["cards"])
+    vars(import_utils)["import_pynvml"] = lambda: _driver(cards)
     # The kernels of a CUDA build, which are nothing to a question about devices.
     sys.modules.setdefault("vllm._C_stable_libtorch", ModuleType("vllm._C_stable_libtorch"))
-    cuda = importlib.import_module("vllm.platforms.cuda")
-    if case["assigned"] is not None:
-        interface = importlib.import_module("vllm.platforms.interface")
-        interface.set_assigned_physical_gpu_ids(case["assigned"])
-    sys.stdout.write(json.dumps(answers(cuda.NvmlCudaPlatform, case["numbers"])) + "\n")
+    platform = importlib.import_module("vllm.platforms.cuda").NvmlCudaPlatform
+    interface = importlib.import_module("vllm.platforms.interface")
+    found = []
+    for visible, assigned in cases:
+        # Each case is a process, for which both are settled once.
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+        vars(interface)["_assigned_physical_gpu_ids"] = assigned
+        platform.get_device_capability.__func__.cache_clear()
+        found.append(answers(platform, numbers))
+    sys.stdout.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

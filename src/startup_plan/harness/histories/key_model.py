@@ -65,8 +65,12 @@ _TRAITS: Final[Mapping[str, tuple[Any, ...]]] = {
 }
 """What tells devices of one host apart, on this backend."""
 _RUNTIMES: Final[Mapping[str, tuple[Any, ...]]] = {
-    f"runtime {_BACKEND.name}": (_BACKEND.release, "12.9", None),
-    **({"runtime hip": (None, "7.0", "7.1")} if _BACKEND.name == "cuda" else {}),
+    f"runtime {_BACKEND.name}": (_BACKEND.release, "12.9"),
+    **(
+        {"runtime cuda": ("13.0", "12.9", None), "runtime hip": (None, "7.0", "7.1")}
+        if _BACKEND.name == "cuda"
+        else {}
+    ),
 }
 
 

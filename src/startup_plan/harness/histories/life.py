@@ -55,8 +55,8 @@ _DEVICES: Final[tuple[tuple[str, int, tuple[int, int] | None], ...]] = (
 _BACKEND: Final = backends.chosen()
 _UPGRADES: Final = (
     ("vllm", "0.33.0"), ("torch", "2.13.0"), (_BACKEND.name, _BACKEND.release),
-    ("vllm", "0.34.0"), ("torch", "2.14.0"), (_BACKEND.name, "13.1"), (_BACKEND.name, None),
-    *((("hip", "7.2"), ("hip", None)) if _BACKEND.name == "cuda" else ()),
+    ("vllm", "0.34.0"), ("torch", "2.14.0"), (_BACKEND.name, "13.1"),
+    *((("cuda", None), ("hip", "7.2"), ("hip", None)) if _BACKEND.name == "cuda" else ()),
 )  # fmt: skip
 _ENGINES: Final[dict[str, Callable[[str], Engine]]] = {
     "engine": lambda name: stripped(Engine(name)),

@@ -17,8 +17,8 @@ Counted: TypeAlias = Literal["logical", "visible", "card", "first", "backend", "
 """By which number a query takes a device: `first` answers for the first card whatever was asked,
 `backend` says what the backend is called, `none` answers None, `refused` is NotImplementedError."""
 
-VARIABLE: Final = "STARTUP_PLAN_BACKEND"
-"""Carries the choice to every process of a run; a subject never sees it."""
+VARIABLE: Final = "SIMULATED_BACKEND"
+"""Carries the choice to every process of a run, also to those that are started within a world."""
 
 
 class UnknownBackendError(ValueError):

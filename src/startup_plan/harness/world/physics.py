@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Final
 
+from startup_plan.harness.stubs.backends import backend_of
 from startup_plan.harness.stubs.units import GIB, MIB
 from startup_plan.harness.stubs.worker import Footprint
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from .engine import Engine
 
+_USUAL: Final = backend_of("cuda")
 _STEP: Final = 2 * MIB
 _WEIGHTS: Final = 14 * GIB
 _NON_TORCH: Final = GIB
@@ -37,6 +39,9 @@ def footprint(engine: Engine, rank: int, traits: tuple[object, ...], runtime: Ru
         runtime: the software under it.
     """
     name, _, capability = traits
+    if name == runtime.backend.product:
+        # Scenes are sized for the usual host; that of another backend weighs as much.
+        name, capability = _USUAL.product, capability or (9, 0)
     moved = sum(engine.moved.values())
     persistent = _NON_TORCH + _versions(runtime) + _spread(name, capability)
     # Uneven layers and experts: ranks and replicas of one engine do not take the same.
@@ -57,7 +62,10 @@ def _versions(runtime: Runtime) -> int:
     versions = runtime.versions()
     found = _known_versions.get(versions)
     if found is None:
-        found = _known_versions[versions] = _spread(*versions)
+        backend = runtime.backend
+        as_usual = getattr(runtime, backend.name) == backend.release
+        told = (*versions[:2], _USUAL.release, *[None] * 6) if as_usual else versions
+        found = _known_versions[versions] = _spread(*told)
     return found
 
 

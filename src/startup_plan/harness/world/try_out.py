@@ -23,7 +23,6 @@ from startup_plan.support.seal import Seal, described, settings_kept
 
 from .engine import Engine
 from .loading import SubjectError, load_subject
-from .outcome import words_of
 from .subject import FUNCTIONS, stubs_ready
 from .world import World
 
@@ -138,7 +137,7 @@ def _check_answers(name: str, booted: list[BootResult]) -> None:
     backend = chosen()
     refused = [query for result in booted for query, _ in result.queries if backend.refuses(query)]
     if refused and all(result.applied is None for result in booted):
-        raised = next((words_of(r.raised) for r in booted if r.raised is not None), "")
+        raised = next((type(r.raised).__name__ for r in booted if r.raised is not None), "")
         raise SubjectError(
             f"{name} cannot be judged on the backend {backend.name}: it asks vLLM's platform for "
             f"the {refused[0]}, which that of {backend.name} does not answer, and "

@@ -26,7 +26,7 @@ class SubjectName:
 
     def __str__(self) -> str:
         """As a person would type it; the name alone if there is no more to say."""
-        if self.on is None and self.adapter is None:
+        if self.on is None and self.adapter is None and not _has_options(self.name):
             return self.name
         words = [self.name]
         for option, value in (("--on", self.on), ("--adapter", self.adapter)):
@@ -36,7 +36,7 @@ class SubjectName:
     @classmethod
     def parse(cls, text: str) -> Self:
         """The parts of what `str` gave; any other text is a name."""
-        if " --on " not in text and " --adapter " not in text:
+        if not _has_options(text):
             return cls(text)
         try:
             name, *rest = shlex.split(text)
@@ -45,3 +45,7 @@ class SubjectName:
         given = dict(zip(rest[::2], rest[1::2], strict=False))
         found = cls(name, given.get("--on"), given.get("--adapter"))
         return found if str(found) == text else cls(text)
+
+
+def _has_options(text: str) -> bool:
+    return " --on " in text or " --adapter " in text

@@ -6,17 +6,23 @@ from __future__ import annotations
 import sys
 import zipfile
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from startup_plan.cli import main as cli
 from startup_plan.harness.world.another_process import boot_elsewhere
-from startup_plan.harness.world.engine import Engine
+from startup_plan.harness.world.engine import UTILIZATION, Engine
 from startup_plan.harness.world.loading import SubjectError, load_subject
 from startup_plan.harness.world.subject_name import SubjectName
 from startup_plan.harness.world.try_out import try_out
 from startup_plan.harness.world.world import World
 from startup_plan.harness.zoo.seed import REWRITE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.meta.conftest import MiniSuite
 
 ADAPTERS: Final = Path(__file__).parents[3] / "docs" / "adapters"
 _SHIPPED: Final = "vllm/v1/worker/startup_plan.py"
@@ -353,7 +359,7 @@ def test_an_adapter_gives_a_subject_vllms_functions(
 
     assert (first.raised, second.raised) == (None, None)
     assert (first.applied, second.applied) == (None, first.suggestion)
-    assert tried.file == str(tmp_path / "subject.py")
+    assert (tried.file, tried.does_without) == (str(tmp_path / "subject.py"), [])
 
 
 def test_a_name_says_all_in_one_argument() -> None:
@@ -368,3 +374,39 @@ def test_a_name_says_all_in_one_argument() -> None:
     ]
 
     assert [SubjectName.parse(str(name)) for name in names] == names
+
+
+@pytest.mark.parametrize("source", ["from .whole import *\n", "from fork.whole import *\n"])
+def test_a_fault_in_an_own_module_shows(
+    tmp_path: Path, seeded: Callable[[str], str], source: str
+) -> None:
+    """A mistake that lies in another module of the tree is the subject's, as it is in one file."""
+    found = []
+    for slug, whole in (
+        ("sound", _REWRITE),
+        ("faulty", Path(seeded("utilization_left_out")).read_text("utf-8")),
+    ):
+        members = {"fork/__init__.py": "", "fork/plan.py": source, "fork/whole.py": whole}
+        plan = write(tmp_path / slug, members) / "fork" / "plan.py"
+        (tmp_path / f"{slug}-world").mkdir()
+        with World(load_subject(str(plan)), tmp_path / f"{slug}-world") as world:
+            for utilization in (0.5, 0.9):
+                engine = Engine()
+                engine.set(UTILIZATION, utilization)
+                result = world.boot(engine)
+            found.append(result.applied is not None)
+
+    assert found == [False, True]
+
+
+def test_the_command_takes_what_belongs_to_a_subject(
+    tmp_path: Path, mini_suite: MiniSuite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `--on` and `--adapter` name and cannot be loaded ends the gate before anything runs."""
+    mini_suite("raise RuntimeError('the suite was run')")
+    said = []
+    for option in ("--on", "--adapter"):
+        status = cli.run(["gate", "reference", option, str(tmp_path / "absent.py")])
+        said.append((status, f"Error: {option}: {tmp_path}" in capsys.readouterr().err))
+
+    assert said == [(3, True)] * 2

@@ -221,7 +221,13 @@ class _Finder:
     ) -> ModuleSpec | None:
         """As the process says."""
         del target
-        return None if self.process is None else self.process.spec(fullname, path)
+        spec = None if self.process is None else self.process.spec(fullname, path)
+        if spec is not None:
+            # `from PACKAGE import MODULE` asks the package for a name first.
+            parent, _, leaf = fullname.rpartition(".")
+            asked = f"it asks {parent} for {leaf!r},"
+            unknown_names[:] = [said for said in unknown_names if not said.startswith(asked)]
+        return spec
 
 
 _FINDER: Final = _Finder()

@@ -117,6 +117,14 @@ def test_modules_beside_a_lone_file_are_found(tmp_path: Path) -> None:
     assert applied(str(tmp_path / "plan.py"), tmp_path) == [1, 1]
 
 
+@pytest.mark.parametrize("name", ["plan", "my-plan.py", "plan.old.py"])
+def test_a_file_that_cannot_be_imported_stands_alone(tmp_path: Path, name: str) -> None:
+    """A file in a package whose name no import statement could spell is judged by itself."""
+    write(tmp_path, {"fork/__init__.py": "", f"fork/{name}": "def size(): return 2\n" + _PLAN})
+
+    assert applied(str(tmp_path / "fork" / name), tmp_path) == [2, 2]
+
+
 def test_what_the_simulation_knows_stays_its_own(tmp_path: Path) -> None:
     """Of a fork's module of vLLM only those names are used that the simulation does not know."""
     members = {

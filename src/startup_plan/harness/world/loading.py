@@ -181,9 +181,10 @@ def _from_file(path: str, lone: str) -> _Found:
         names.insert(0, package)
     module = ".".join(names)
     # The judge's own modules must stay as they are, so what lies among them stands alone.
-    if len(names) > 1 or base == "__init__.py":
+    importable = base.endswith(".py") and all(map(str.isidentifier, names))
+    if importable and os.path.dirname(file) != folder and names[0] != _JUDGE:
         spec = PathFinder.find_spec(names[0], [folder])
-        if names[0] != _JUDGE and spec is not None:
+        if spec is not None:
             return _Found(module, file, (Folders(names[0], spec),), _above(module))
     alone = OneModule(Source(lone, text, file))
     return _Found(lone, file, (alone, Beside(folder)) if names == [module] else (alone,))

@@ -537,8 +537,11 @@ def test_what_was_read_at_import_is_read_again(
 )
 def test_what_no_execution_repeats_is_done_by_each(tmp_path: Path, expression: str) -> None:
     """What asks the clock, chance or the disk, logs, or sets a variable is executed each time."""
-    imports = "import datetime, logging, os, pathlib, random, time, uuid\nfrom vllm.logger import init_logger"
-    subject = load_subject(write(tmp_path, f"{imports}\nseen = {expression}\n"))
+    source = (
+        "import datetime, logging, os, pathlib, random, time, uuid\n"
+        f"from vllm.logger import init_logger\nseen = {expression}\n"
+    )
+    subject = load_subject(write(tmp_path, source))
     with subject.out_of_the_way(), simulated_process():
         modules = [subject.fresh() for _ in range(3)]
 

@@ -18,8 +18,11 @@ from startup_plan.harness.gate.run import INTERNAL, NOT_LOADED, GateError, GateR
 from startup_plan.harness.gate.suite import NoSuiteError, find_suite
 from startup_plan.harness.stubs import backends
 from startup_plan.harness.verdict.judgement import Terms
+from startup_plan.harness.world.subject_name import SubjectName
 from startup_plan.support.atomic_files import ReportPathError, check_writable, write_report
 from startup_plan.support.environment import processors
+
+from .subject_options import subject_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +79,7 @@ class Reports:
 
 @click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("subject", default="reference")
+@subject_options
 @click.option("--json", type=Path, metavar="FILE", help="Write the report as JSON.")
 @click.option("--junit", type=Path, metavar="FILE", help="Write the report as JUnit XML.")
 @click.option("--html", type=Path, metavar="FILE", help="Write the report as one HTML page.")
@@ -110,6 +114,8 @@ class Reports:
 )
 def gate(
     subject: str,
+    on: str | None,
+    adapter: str | None,
     json: Path | None,
     junit: Path | None,
     html: Path | None,
@@ -126,8 +132,9 @@ def gate(
     """Judge a startup plan, requirement by requirement.
 
     SUBJECT is `reference` (the bundled one), `vllm` (the installed one), package.module, a path to
-    a Python file, or a path to a vLLM wheel.
+    a Python file, a path to a wheel, or WHEEL!MEMBER.
     """
+    subject = str(SubjectName(subject, on, adapter))
     reports = Reports(json, junit, html)
     try:
         if quick and profile is not None:

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from startup_plan.harness.stubs import modules as stub_modules
-from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
+from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate, active
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.zoo.seed import REWRITE
 
@@ -470,3 +471,90 @@ def test_both_correct_plans_are_not_executed_again(name: str) -> None:
         modules = [subject.fresh() for _ in range(3)]
 
     assert modules == [modules[0]] * 3
+
+
+# Each reads something when it is imported, and `seen` is what it read.
+_READ_AT_IMPORT: Final = {
+    "variable": "import os\nseen = os.environ.get('SOME_SETTING')\n",
+    "variable-of-vllm": "from vllm import envs\nseen = envs.VLLM_CACHE_ROOT\n",
+    "all-variables": "import os\nseen = dict(os.environ)\n",
+    "home": "import os\nseen = os.path.expanduser('~')\n",
+    "folder": "import os\nseen = os.getcwd()\n",
+    "umask": "import os\nseen = os.umask(0o22)\nos.umask(seen)\n",
+    "group": "import os\nseen = os.getegid()\n",
+    "device": (
+        "from vllm.platforms import current_platform\nseen = current_platform.get_device_name(0)\n"
+    ),
+    "runtime": "from vllm import __version__ as seen\n",
+}
+
+
+def change_all(simulation: Simulation, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Be another process, on another host."""
+    monkeypatch.setenv("SOME_SETTING", "other")
+    monkeypatch.setenv("VLLM_CACHE_ROOT", "/other")
+    monkeypatch.setenv("HOME", "/other")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("os.getegid", lambda: 12345)
+    simulation.devices[0].name = "Other"
+    simulation.runtime.vllm = "1.2.3"
+
+
+@pytest.mark.parametrize("source", _READ_AT_IMPORT.values(), ids=_READ_AT_IMPORT)
+def test_what_was_read_at_import_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """A process whose environment, folder, user or host is another has modules that say so."""
+    umask = os.umask(0o22)
+    os.umask(0o22)
+    subject = load_subject(write(tmp_path, source))
+    seen = []
+    with subject.out_of_the_way(), simulated_process():
+        seen += [subject.fresh().seen, subject.fresh().seen]
+        change_all(active(), monkeypatch, tmp_path)
+        os.umask(0o77)
+        seen.append(subject.fresh().seen)
+        os.umask(umask)
+
+    assert seen[0] == seen[1]
+    assert seen[1] != seen[2]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "time.time_ns()",
+        "os.urandom(8)",
+        "random.random()",
+        "uuid.uuid4()",
+        "datetime.datetime.now()",
+        "pathlib.Path(__file__).read_text()",
+        "os.stat(__file__)",
+        "logging.getLogger('vllm').warning('imported')",
+        "os.environ.update(SOME_SETTING='set')",
+        "init_logger('x').info('imported')",
+    ],
+)
+def test_what_no_execution_repeats_is_done_by_each(tmp_path: Path, expression: str) -> None:
+    """What asks the clock, chance or the disk, logs, or sets a variable is executed each time."""
+    source = (
+        "import datetime, logging, os, pathlib, random, time, uuid\n"
+        f"from vllm.logger import init_logger\nseen = {expression}\n"
+    )
+    subject = load_subject(write(tmp_path, source))
+    with subject.out_of_the_way(), simulated_process():
+        modules = [subject.fresh() for _ in range(3)]
+
+    assert len({id(module) for module in modules}) == 3
+
+
+def test_only_what_was_read_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules that read nothing of what is different now are used again."""
+    subject = load_subject(write(tmp_path, "import os\nseen = os.environ.get('SOME_SETTING')\n"))
+    with subject.out_of_the_way(), simulated_process():
+        first = subject.fresh()
+        monkeypatch.setenv("OTHER_SETTING", "other")
+        active().runtime.vllm = "1.2.3"
+        second = subject.fresh()
+
+    assert second is first

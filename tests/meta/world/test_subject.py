@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import startup_plan
+from startup_plan.harness.world import loading
 from startup_plan.harness.world.engine import Engine
 from startup_plan.harness.world.loading import SubjectError, load_subject
 from startup_plan.harness.world.subject import MissingFunctionError
@@ -223,7 +224,7 @@ def test_installed_vllm_without_a_plan_is_refused(
 
 def test_absent_vllm_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without vLLM the remedy is to install it or to name a file or a wheel."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setattr(f"{loading.__name__}.ordinary_spec", lambda _name: None)
 
     assert refusal("vllm").startswith("vLLM is not installed here; install it, or give the path")
 
@@ -270,8 +271,11 @@ def name_absent_wheel(folder: Path) -> str:
         (write_nothing, ("No such file", "give the path of a startup plan module")),
         (write_folder, ("Is a directory", "give the path of a startup plan module")),
         (write_binary, ("is not Python",)),
-        (write_empty_wheel, ("contains none", "unpack it and name the file")),
-        (write_double_wheel, (f"contains {_MEMBER}, vllm/v2/startup_plan.py", "name the file")),
+        (write_empty_wheel, ("contains none", ".whl!PACKAGE/MODULE.py")),
+        (
+            write_double_wheel,
+            (f"contains {_MEMBER}, vllm/v2/startup_plan.py", "name the file as /", f"!{_MEMBER}"),
+        ),
         (write_torn_wheel, ("is not a wheel",)),
         (name_absent_wheel, ("No such file",)),
     ],

@@ -31,6 +31,7 @@ from startup_plan.harness.stubs import backends
 from startup_plan.harness.verdict.judgement import SuiteFacts, Terms
 from startup_plan.harness.verdict.record import clean
 from startup_plan.harness.world.loading import SubjectError
+from startup_plan.harness.world.subject_name import SubjectName
 from startup_plan.harness.world.try_out import try_out
 from startup_plan.support.channel import die_with_parent
 from startup_plan.support.scratch import fastest_folder, make_scratch, remove_scratch
@@ -65,8 +66,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--subject",
         default="reference",
         metavar="SUBJECT",
-        help="what is judged: reference, vllm, package.module, a file, or a wheel",
+        help="what is judged: reference, vllm, package.module, a file, a wheel, or WHEEL!MEMBER",
     )
+    add("--on", metavar="SUBJECT", help="what vllm.v1.worker.startup_plan is to the subject")
+    add("--adapter", metavar="FILE", help="a module that gives the subject vLLM's functions")
     add(
         "--require",
         metavar="CAPABILITY,…",
@@ -122,6 +125,10 @@ LIMIT: Final = 120.0
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Let a stranger run in a worker, unless told otherwise: it may end the process it runs in."""
     option = config.option
+    if option.on is not None or option.adapter is not None:
+        # One name from here on: workers and every child process are told that alone.
+        option.subject = str(SubjectName(option.subject, option.on, option.adapter))
+        option.on = option.adapter = None
     if (
         not hasattr(config, "workerinput")
         and getattr(option, "numprocesses", 0) is None

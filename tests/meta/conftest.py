@@ -95,7 +95,9 @@ def mini_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MiniSuite:
 
 def _terms(register: Register, options: dict[str, Any]) -> Terms:
     """The terms among `options`, which lose them."""
-    named = {name: options.pop(name) for name in ("only", "gaps", "required") if name in options}
+    named = {
+        name: options.pop(name) for name in ("only", "gaps", "required", "base") if name in options
+    }
     return Terms(register, **named)
 
 

@@ -188,7 +188,8 @@ def test_a_forged_plan_is_not_applied(world: World, tally: Tally) -> None:
     """A plan in vLLM's own format with numbers that make no sense is not applied."""
     engine = _engine()
     first = must_boot(world, engine, "GATE-03")
-    value, wrong = first.suggestion or 0, []
+    wrong: dict[str, str] = {}
+    value = first.suggestion or 0
     for path in world.plans():
         with open(path, "rb") as stream:
             genuine = stream.read()
@@ -198,12 +199,13 @@ def test_a_forged_plan_is_not_applied(world: World, tally: Tally) -> None:
                 json.dump({**record, **fields}, stream)
             second = world.boot(engine)
             if second.applied:
-                wrong.append(f"{name} (applied {second.applied!r})")
+                wrong[name] = f"{name} (applied {second.applied!r})"
     tally(boots=world.boots, byte_variants=world.boots - 1)
 
     if wrong:
         saved = f"a boot saved {value} bytes with {first.free} free, budget {first.budget}"
-        raise Violation("GATE-03", f"{saved}; applied when rewritten to {', to '.join(wrong)}")
+        applied = ", to ".join(wrong.values())
+        raise Violation("GATE-03", f"{saved}; applied when rewritten to {applied}", wrong)
 
 
 def _as_record(data: bytes, value: int, baseline: int) -> dict[str, object]:

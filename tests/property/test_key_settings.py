@@ -86,7 +86,8 @@ def _judge(world: World, requirement: str, unseen: list[_Unseen], summary: str) 
         engine.set(UTILIZATION, _NEARLY_ALL)
     change = f"{worst.change}, which takes {keys.size(worst.moved)} more"
     story = keys.reuse(world, worst.lighter, change, worst.heavier)
-    raise Violation(requirement, f"{summary}: {names}\n{story}")
+    missing = [case.name for case in unseen]
+    raise Violation(requirement, f"{summary}: {names}\n{story}", missing)
 
 
 def _set(path: str) -> Callable[[Engine, Any], None]:

@@ -53,6 +53,10 @@ def _story(real: Census, rows: list[Row], gaps: list[Row], what: str) -> str:
     )
 
 
+def _names(rows: list[Row]) -> list[str]:
+    return [row.name for row in rows]
+
+
 @pytest.mark.requirement("KEY-10")
 def test_every_real_setting_that_moves_memory_moves_the_key(real: Census, tally: Tally) -> None:
     """Any field of a real configuration that takes memory, changed alone, gives another key."""
@@ -65,7 +69,7 @@ def test_every_real_setting_that_moves_memory_moves_the_key(real: Census, tally:
     tally(boots=real.seen["boots"], examples=len(rows))  # one look serves all tests of this file
 
     if gaps:
-        raise Violation("KEY-10", _story(real, rows, gaps, "real settings"))
+        raise Violation("KEY-10", _story(real, rows, gaps, "real settings"), _names(gaps))
 
 
 @pytest.mark.requirement("KEY-11")
@@ -76,7 +80,8 @@ def test_every_real_variable_that_moves_memory_moves_the_key(real: Census, tally
     tally(examples=len(rows))
 
     if gaps:
-        raise Violation("KEY-11", _story(real, rows, gaps, "registered variables"))
+        story = _story(real, rows, gaps, "registered variables")
+        raise Violation("KEY-11", story, _names(gaps))
 
 
 @pytest.mark.requirement("KEY-11")
@@ -93,6 +98,7 @@ def test_real_variables_of_the_allocator_and_communicator_move_the_key(
             "KEY-11",
             f"{len(unseen)} of {len(extra)} variables of the allocator and the communicator do "
             f"not move the key: {keys.listed(unseen, _SHOWN)}",
+            unseen,
         )
 
 

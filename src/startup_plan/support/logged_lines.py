@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A handler that keeps what is logged."""
+"""A handler that hands on what is logged."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ if TYPE_CHECKING:
 
 @final
 class LoggedLines(logging.Handler):
-    """Keeps lines that are logged through the standard library, as (level, message).
+    """Hands on lines that are logged through the standard library, as level and message.
 
     Args:
-        log: gives the list that is appended to, which may be another at each line.
-        ignored: modules, by the names of their files, whose lines are not kept.
+        keep: takes a line.
+        ignored: modules, by the names of their files, whose lines are not handed on.
     """
 
-    def __init__(
-        self, log: Callable[[], list[tuple[str, str]]], ignored: Container[str] = ()
-    ) -> None:
-        """Nothing is kept yet."""
+    def __init__(self, keep: Callable[[str, str], None], ignored: Container[str] = ()) -> None:
+        """Nothing was logged yet."""
         super().__init__()
-        self._log = log
+        self._keep = keep
         self._ignored = ignored
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one line."""
+        """Hand one line on."""
         if record.module not in self._ignored:
-            self._log().append((record.levelname.lower(), record.getMessage()))
+            self._keep(record.levelname.lower(), record.getMessage())

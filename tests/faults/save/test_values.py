@@ -134,13 +134,15 @@ def _judge(
 ) -> None:
     """Try every senseless value, and raise those of which something is wrong."""
     values = _senseless(trial)
-    offenders = [found for name, value in values.items() if (found := wrong(name, value))]
+    offenders = {name: found for name, value in values.items() if (found := wrong(name, value))}
     tally(examples=len(values), boots=trial.world.boots)
 
     if offenders:
         raise Violation(
             requirement,
-            f"{trial.setting}; {len(offenders)} of {len(values)} {what}: {'; '.join(offenders)}",
+            f"{trial.setting}; {len(offenders)} of {len(values)} {what}: "
+            f"{'; '.join(offenders.values())}",
+            offenders,
         )
 
 

@@ -84,6 +84,19 @@ def test_subject_is_loaded_before_any_worker(mini_suite: MiniSuite, tmp_path: Pa
         (["--profile", "hard"], "'hard' is not one of"),
         (["--state", "crash[k=3]"], "'crash[k=3]' spells no crash state"),
         (["--seed", "-1"], "-1 is not in the range"),
+        (["--against", "missing.json"], "--against: missing.json cannot be read"),
+        (["--against", "text"], "--against: text is not JSON"),
+        (["--against", "zoo.json"], "--against: zoo.json has the form 'startup-plan/zoo/1'"),
+        (["--against", "list.json"], "--against: list.json is no report"),
+        (["--against", "./"], "--against: ./ is a folder"),
+        (
+            ["--against", "vllm-0.1.0"],
+            "no report on vllm-0.1.0 comes with this startup-plan (there",
+        ),
+        (["--known-gaps", "vllm-0.1.0"], "there is one on vllm-0.33.0"),
+        (["--write-known-gaps", "text"], "text is there and is no known-gaps file"),
+        (["--write-known-gaps", "gaps", "--fail-fast"], "leave out --write-known-gaps"),
+        (["--write-known-gaps", "r", "--json", "r"], "two reports cannot share one file"),
         (["-n", "many"], "'many' is not a valid integer"),
         (["--json", "/"], "cannot write the report /"),
         (["--json", "missing/r.json"], "cannot write the report missing/r.json"),
@@ -102,6 +115,9 @@ def test_wrong_usage_is_status_2_before_the_run(
     """Wrong usage is a sentence with the remedy, and status 2, and nothing runs."""
     mini_suite(MUST_NOT_RUN)
     monkeypatch.chdir(tmp_path)
+    for name, text in (("text", "a {"), ("zoo.json", '{"schema": "startup-plan/zoo/1"}')):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "list.json").write_text("[]")
 
     status = cli.run(["gate", *arguments])
 

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from startup_plan.cli import main as cli
-from startup_plan.harness.gate.run import GateError, run_gate
+from startup_plan.harness.contract.register import load_register
+from startup_plan.harness.gate.run import GateError, GateRequest, run_gate
+from startup_plan.harness.gate.suite import find_suite
+from startup_plan.harness.verdict.judgement import Terms
 from startup_plan.harness.zoo.catalogue import load_catalogue
 from startup_plan.harness.zoo.seed import source_of
 
@@ -224,3 +227,35 @@ def test_every_command_refuses_a_subject_that_ends_its_process(
     said = capsys.readouterr().err
 
     assert (status, "the process that imported it" in said, "Traceback" in said) == (3, True, False)
+
+
+CHATTY: Final = """
+import functools as _functools
+def _chatty(function):
+    @_functools.wraps(function)
+    def call(*arguments):
+        for number in range(2000):
+            logger.debug("line %d %s", number, "x" * 80)
+        print("y" * 40_000)
+        return function(*arguments)
+    return call
+maybe_apply_startup_plan = _chatty(maybe_apply_startup_plan)
+maybe_save_startup_plan = _chatty(maybe_save_startup_plan)
+"""
+"""200 KB a call."""
+
+
+def test_a_chatty_subject_is_judged_like_any_other(tmp_path: Path) -> None:
+    """What a subject logs and prints by the way hides nothing and takes none of its tests' time."""
+    path = tmp_path / "chatty.py"
+    path.write_text(source_of(load_catalogue()["rewrite"]) + CHATTY)
+    terms = Terms(load_register(), only=("SAVE-10", "LOG-01", "LOG-02"))
+    report = run_gate(GateRequest(str(path), terms, find_suite(), profile="quick")).report
+
+    assert {
+        r.requirement.id: r.counterexample for r in report.results if r.status != "not-run"
+    } == {
+        "SAVE-10": None,
+        "LOG-01": None,
+        "LOG-02": None,
+    }

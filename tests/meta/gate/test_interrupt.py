@@ -44,6 +44,41 @@ cli.main()
 """
 
 
+NEVER_LOADED = """
+import os
+with open({hello!r}, "w") as pipe:
+    pipe.write(str(os.getpid()))
+with open({never!r}) as pipe:
+    pipe.read()
+"""
+
+
+@pytest.mark.parametrize("against", [False, True], ids=["alone", "base"])
+def test_interrupted_load_says_that_it_was_loading(
+    mini_suite: MiniSuite, tmp_path: Path, against: bool
+) -> None:
+    """Ctrl-C while a subject is imported is said to be that, with status 130 and no traceback."""
+    hello, never, subject = tmp_path / "hello", tmp_path / "never", tmp_path / "plan.py"
+    os.mkfifo(hello)
+    os.mkfifo(never)
+    subject.write_text(NEVER_LOADED.format(hello=str(hello), never=str(never)))
+    suite = mini_suite("")
+    arguments = ["gate", str(subject), "-n", "0", *(["--against", "reference"] if against else [])]
+    command = [sys.executable, "-c", DRIVER, str(suite), *arguments]
+    listener = os.open(hello, os.O_RDONLY | os.O_NONBLOCK)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        try:
+            assert select.select([listener], [], [], 60)[0] == [listener]
+            process.send_signal(signal.SIGINT)
+            printed, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            os.close(listener)
+
+    assert (process.returncode, b"Traceback" in printed) == (130, False)
+    assert b" being loaded" in printed
+
+
 @pytest.mark.parametrize("workers", ["0", "1"])
 @pytest.mark.parametrize(
     ("number", "ignore"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ import pytest
 from startup_plan.harness.contract import capabilities
 from startup_plan.harness.gate.run import GateError, run_gate
 from startup_plan.harness.gate.suite import find_suite
+from startup_plan.harness.verdict.base import base_of
+from startup_plan.harness.verdict.json_form import as_dict
 from startup_plan.support.scratch import scratch_folder
 
 if TYPE_CHECKING:
@@ -214,6 +217,93 @@ def test_only_limits_the_run(gate_request: Any) -> None:
         0,
         ["holds", "not-run"],
     )
+
+
+ALONGSIDE = """
+@requirement("KEY-01", "KEY-02")
+def test_of_two():
+    raise Violation("KEY-02", "boot at 0.3 applied it")
+"""
+
+
+def test_only_limits_the_verdict_and_the_status(gate_request: Any) -> None:
+    """What was not asked for is not judged, though it is seen to be violated; that is mentioned."""
+    outcome = run_gate(gate_request(SOUND + ALONGSIDE, only=("KEY-01",)))
+    asked = run_gate(gate_request(SOUND + ALONGSIDE, only=("KEY-02",)))
+
+    assert (outcome.status, words(outcome.report, "KEY-02"), outcome.report.besides) == (
+        0,
+        "not asked for",
+        {"KEY-02": "boot at 0.3 applied it"},
+    )
+    assert (asked.status, asked.report.besides) == (1, {})
+
+
+TWO_KINDS = """
+@requirement("KEY-01")
+def test_two_kinds():
+    told = Violation("KEY-01", "a big number applied it"), Violation("KEY-02", "seven hangs")
+    raise ExceptionGroup("Hypothesis found 2 distinct failures.", told)
+
+@requirement("KEY-03")
+def test_group_of_strangers():
+    head = "Traceback (most recent call last):"
+    frames = "".join(f"\\n  File \\"x.py\\", line {n}, in f" for n in range(40))
+    raise Violation("KEY-03", head + frames + "\\nit fell")
+"""
+
+
+def test_stories_of_several_violations_are_those_of_each(gate_request: Any) -> None:
+    """Where Hypothesis finds several violations each is told as its own, and none as a group."""
+    report = run_gate(gate_request(TWO_KINDS)).report
+    found = {r.requirement.id: r.counterexample for r in report.having("violated")}
+
+    assert found == {
+        "KEY-01": "a big number applied it",
+        "KEY-02": "seven hangs",
+        "KEY-03": "it fell",
+    }
+
+
+FIRST_FAILS = """
+import os
+
+@requirement("KEY-01")
+def test_a_fails():
+    raise Violation("KEY-01", "it hung")
+
+@requirement("KEY-02")
+def test_b_waits():
+    os.read(os.pipe()[0], 1)
+"""
+
+
+def test_fail_fast_ends_the_run_at_the_first_violation(gate_request: Any) -> None:
+    """With `fail_fast` nothing runs after a violation; the report is partial and says why."""
+    outcome = run_gate(gate_request(FIRST_FAILS, fail_fast=True))
+
+    assert (outcome.status, statuses(outcome.report, "KEY-01", "KEY-02")) == (
+        1,
+        ["violated", "not-run"],
+    )
+    assert outcome.report.partial == "ended by --fail-fast at the first violation"
+
+
+def test_fail_fast_runs_to_the_end_where_nothing_fails(gate_request: Any) -> None:
+    """A known gap is no violation that ends a run, nor is what was not asked for."""
+    gaps = run_gate(gate_request(SOUND + BROKEN, gaps={"KEY-02": "later"}, fail_fast=True))
+    only = run_gate(gate_request(SOUND + ALONGSIDE, only=("KEY-01",), fail_fast=True))
+
+    assert [(o.status, o.report.partial) for o in (gaps, only)] == [(0, None)] * 2
+
+
+def test_fail_fast_passes_over_what_is_inherited(gate_request: Any) -> None:
+    """Compared with a base, only what is new ends a run."""
+    request = gate_request(SOUND + BROKEN, fail_fast=True)
+    base = base_of(as_dict(run_gate(request).report), "theirs")
+    outcome = run_gate(replace(request, terms=replace(request.terms, base=base)))
+
+    assert (outcome.status, outcome.report.partial) == (0, None)
 
 
 RANDOM = """

@@ -60,7 +60,7 @@ def test_json_has_the_promised_form(judge: Judge) -> None:
     report = json.loads(render_json(judge(PASSED, BROKEN, ABSENT)))
     check_form(report, "startup-plan/gate/2")
     fields = ["id", "level", "sentence", "edition", "status", "against", "tests"]
-    fields += ["counterexample", "seconds"]
+    fields[6:] = ["against_words", "tests", "untried", "evidence", "counterexample", "seconds"]
 
     assert (
         list(report),
@@ -69,7 +69,7 @@ def test_json_has_the_promised_form(judge: Judge) -> None:
         [r["id"] for r in report["requirements"]],
         [list(r) for r in report["requirements"]],
     ) == (
-        ["schema", "subject", "suite", "environment", "requirements", "summary"],
+        ["schema", "subject", "suite", "environment", "against", "requirements", "summary"],
         ["name", "file", "sha256", "version"],
         ["version", "profile", "seed"],
         ["LOG-01", "KEY-01", "KEY-02", "SAVE-06"],

@@ -57,7 +57,8 @@ def report(**statuses: str) -> dict[str, Any]:
         "requirements": [
             {"id": id_.replace("_", "-"), "status": status, "counterexample": f"{id_} {status}"}
             for id_, status in statuses.items()
-        ]
+        ],
+        "summary": {"seen_and_not_asked_for": {}},
     }
 
 
@@ -86,6 +87,18 @@ def test_fault_is_caught_only_by_what_it_names(
 
     assert (verdict.outcome, verdict.elsewhere, verdict.trouble) == (outcome, elsewhere, trouble)
     assert verdict.good == (outcome == "caught")
+
+
+def test_a_fault_is_caught_elsewhere_also_by_what_was_not_asked_for() -> None:
+    """A judgement that is limited to some requirements still tells what else a fault breaks."""
+    found = report(KEY_02="violated", LOG_01="not-run")
+    found["summary"]["seen_and_not_asked_for"]["LOG-01"] = "no line was logged"
+    verdict = judge(FAULT, found)
+
+    assert (verdict.outcome, dict(verdict.violated)) == (
+        "caught elsewhere",
+        {"KEY-02": "KEY_02 violated", "LOG-01": "no line was logged"},
+    )
 
 
 @pytest.mark.parametrize(

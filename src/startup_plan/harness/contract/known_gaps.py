@@ -12,15 +12,17 @@ are skipped:
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Mapping, Sequence
     from pathlib import Path
 
     from .register import Register
 
 _MAX_BYTES: Final = 1 << 20
+_REASON: Final = 160
 _ENTRY: Final = re.compile(r"([^\s:]+)\s*:?\s*(.*)")
 
 
@@ -66,12 +68,56 @@ def load_known_gaps(path: Path, register: Register) -> dict[str, str]:
     return gaps
 
 
+def new_list(name: str) -> str:
+    """Give the text of a known-gaps file without any gap, for a subject."""
+    return (
+        f"# What {name} is known to break, one 'ID reason' a line.\n"
+        "# `startup-plan gate --write-known-gaps` removes the lines of what no longer breaks,\n"
+        "# adds new ones at the end, and leaves everything else as it is.\n"
+    )
+
+
+def updated(
+    text: str, broken: Mapping[str, str], closed: Container[str], register: Register
+) -> str:
+    """Give the text of a known-gaps file after a run.
+
+    Lines of gaps that were closed go, those of gaps that are still open, or were not judged, stay
+    as they are, comments too; new gaps are added at the end.
+
+    Args:
+        text: what the file says now, or `new_list`.
+        broken: what is violated, id to the story of it, which becomes the reason.
+        closed: the ids that hold.
+        register: whose order new lines follow.
+    """
+    kept, listed = [], set()
+    for line in text.splitlines():
+        match = _ENTRY.fullmatch(line.strip())
+        found = match[1] if match and not line.strip().startswith("#") else None
+        if found is None or found not in closed:
+            kept.append(line)
+            listed.add(found)
+    new = [
+        f"{requirement.id}  {_as_reason(broken[requirement.id])}"
+        for requirement in register
+        if requirement.id in broken and requirement.id not in listed
+    ]
+    return "".join(f"{line}\n" for line in (*kept, *new))
+
+
 def describe_stale(stale: Sequence[str], source: object) -> str:
     """Say in one sentence that listed gaps are closed, and what to do about it."""
     if len(stale) == 1:
         return f"{stale[0]} is listed in {source} as a known gap and now holds: remove its line"
     ids = ", ".join(stale)
     return f"{ids} are listed in {source} as known gaps and now hold: remove their lines"
+
+
+def _as_reason(story: str) -> str:
+    # The end of a history says what went wrong.
+    head = story.partition("\n")[0].rpartition("; ")[2]
+    return textwrap.shorten(f"found by the gate: {head}", _REASON, placeholder=" …")
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from startup_plan.harness.verdict.terminal import Line, Style, closing, header, matrix
+from startup_plan.harness.verdict.terminal import Line, Style, closing, comparison, header, matrix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +37,9 @@ _STEPS: Final = 4
 class Display:
     """Puts the judgement on one stream, and how far the run is on another."""
 
-    def __init__(self, judgement: TextIO, progress: TextIO) -> None:
-        """Print to these streams."""
+    def __init__(self, judgement: TextIO, progress: TextIO, *, in_full: bool = True) -> None:
+        """Print to these streams; what was known before the run in full, or only its ids."""
+        self._in_full = in_full
         self._terminal = judgement.isatty()
         self._out = Console(file=judgement, highlight=False, soft_wrap=True)
         self._err = Console(file=progress, highlight=False, soft_wrap=True)
@@ -62,7 +63,14 @@ class Display:
     def show(self, report: Report) -> None:
         """Print the whole judgement."""
         width = shutil.get_terminal_size().columns if self._terminal else _LOG_WIDTH
-        for line in (*header(report), *matrix(report, width), Line(""), *closing(report)):
+        lines = (
+            *header(report),
+            *comparison(report, width),
+            *matrix(report, width, in_full=self._in_full),
+            Line(""),
+            *closing(report),
+        )
+        for line in lines:
             self._out.print(Text(line.text, _STYLES[line.style]))
 
 

@@ -33,7 +33,8 @@ class Hearing:
     """
 
     __slots__ = (
-        "_began", "_environment", "_events", "_suite", "_terms", "evidence", "refusal", "subject",
+        "_began", "_environment", "_events", "_known", "_suite", "_terms",
+        "evidence", "refusal", "subject",
     )  # fmt: skip
 
     def __init__(self, events: EventReader, terms: Terms, suite: SuiteFacts) -> None:
@@ -43,6 +44,7 @@ class Hearing:
         self._suite = suite
         self._began = time.monotonic()
         self._environment: dict[str, object] = {}
+        self._known = 0
         self.evidence = Evidence()
         self.refusal: str | None = None
         self.subject: SubjectFacts | None = None
@@ -62,6 +64,14 @@ class Hearing:
             suite=self._suite,
             environment=self._environment,
         )
+
+    def fails(self, asked_for: str) -> bool:
+        """Whether something has been heard for which the run fails, whatever comes next."""
+        known = len(self.evidence.records)
+        if known == self._known:
+            return False
+        self._known = known
+        return bool(self.report(asked_for).failing)
 
     def _hear(self, event: dict[str, Any]) -> None:
         match event["event"]:

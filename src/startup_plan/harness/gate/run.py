@@ -68,6 +68,7 @@ class GateRequest:
         workers: processes that run tests; 0 runs them in the child itself.
         state: the only crash state to judge, or None for all.
         backend: the accelerator of the simulated world.
+        fail_fast: end the run at the first violation for which it fails.
     """
 
     subject: str
@@ -78,6 +79,7 @@ class GateRequest:
     workers: int = 0
     state: str | None = None
     backend: str = "cuda"
+    fail_fast: bool = False
 
 
 @final
@@ -124,20 +126,32 @@ def run_gate(request: GateRequest, progress: Progress | None = None) -> GateOutc
         output = folder / "output"
         command = _command(request, folder, worlds)
         with ProcessGroup(command, env=_environment(folder), output=output) as group:
-            while (status := group.status) is None and stop.number is None:
+            enough = False
+            while (status := group.status) is None and stop.number is None and not enough:
                 hearing.follow()
                 progress.update(hearing.evidence)
+                enough = request.fail_fast and hearing.fails(request.subject)
                 time.sleep(_POLL_SECONDS)
-            if stop.number is not None:
+            if stop.number is not None or enough:
                 group.end(gently=True, hurry=lambda: stop.count > 1)
         hearing.follow()
         progress.update(hearing.evidence)
         if stop.number is not None:
-            hearing.evidence.partial = f"interrupted by {stop.number.name}"
+            hearing.evidence.partial = f"interrupted by {stop.number.name}{_while(hearing)}"
             return GateOutcome(hearing.report(request.subject), 128 + stop.number)
-        _check(hearing, status, output)
+        if enough:
+            hearing.evidence.partial = "ended by --fail-fast at the first violation"
+        else:
+            _check(hearing, status, output)
     report = hearing.report(request.subject)
     return GateOutcome(report, report.exit_status)
+
+
+def _while(hearing: Hearing) -> str:
+    """What a run was at that had not come to its tests."""
+    if hearing.subject is None:
+        return " while the subject was being loaded"
+    return "" if hearing.evidence.catalogue else " while the tests were being collected"
 
 
 def _check(hearing: Hearing, status: int | None, output: Path) -> None:

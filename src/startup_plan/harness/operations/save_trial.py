@@ -298,7 +298,8 @@ class SaveTrial:
         A line that a save without faults logs as well says success. Paths are left out.
         """
         lines = [message for _, message in self.said]
-        if not all(line in [_plain(message) for message in lines] for line in self._success):
+        plain = {_plain(message) for message in lines}
+        if not all(line in plain for line in self._success):
             lines.sort(key=lambda message: _NOT_SAVED.search(message) is None)
             if lines and _NOT_SAVED.search(lines[0]):
                 return self.blot(lines[0])

@@ -13,8 +13,10 @@ import dataclasses
 import logging
 import os
 import signal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
+from startup_plan.harness.stubs.log import keep_line
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate, active
 from startup_plan.harness.world.calls import call
 from startup_plan.harness.world.outcome import BootResult
@@ -280,5 +282,5 @@ def capture(log: list[tuple[str, str]]) -> None:
     """Keep what is logged from now on below vLLM's logger or the root."""
     for name in ("", "vllm"):
         logger = logging.getLogger(name)
-        logger.addHandler(LoggedLines(lambda: log, _ENGINE_MODULES))
+        logger.addHandler(LoggedLines(partial(keep_line, log), _ENGINE_MODULES))
         logger.setLevel(logging.INFO)

@@ -11,7 +11,8 @@ import pytest
 from startup_plan.harness.contract import capabilities
 from startup_plan.harness.contract.violation import UndecidedError, Violation
 from startup_plan.harness.stubs.unknown import unknown_names
-from startup_plan.harness.verdict.record import Outcome, Record, clean
+from startup_plan.harness.verdict.record import Finding, Outcome, Record, clean
+from startup_plan.harness.verdict.stories import without_noise
 from startup_plan.support.seal import described
 
 from .watchdog import SlowError
@@ -19,6 +20,7 @@ from .watchdog import SlowError
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Mapping
 
+    from startup_plan.harness.contract.register import Register
     from startup_plan.harness.verdict.judgement import Terms
 
     from .guard import Guard
@@ -34,13 +36,14 @@ class Account:
     """What is known of a test while it runs."""
 
     __slots__ = (
-        "counters", "lacks", "outcome", "probed", "seconds", "story", "told", "undecided",
-        "violated",
+        "counters", "findings", "lacks", "outcome", "probed", "seconds", "story", "told",
+        "undecided", "violated",
     )  # fmt: skip
 
     def __init__(self) -> None:
         """Nothing is known, and nothing has failed."""
         self.counters: Counter[str] = Counter()
+        self.findings: tuple[Finding, ...] = ()
         self.lacks: str | None = None
         self.outcome: Outcome = "passed"
         self.probed: dict[str, tuple[bool, str]] = {}
@@ -53,7 +56,7 @@ class Account:
     def distrust(self, story: str) -> None:
         """Take back whatever the test found: it was cut short, or nothing in it can be trusted."""
         self.outcome, self.undecided, self.told = "failed", True, True
-        self.story, self.violated = story, ()
+        self.story, self.violated, self.findings = story, (), ()
 
 
 _ACCOUNT: Final = pytest.StashKey[Account]()
@@ -187,10 +190,11 @@ class Witness:
                 ids=ids,
                 outcome=account.outcome,
                 violated=account.violated,
-                story=clean(account.story),
+                story=clean(without_noise(account.story)),
                 told=account.told,
                 undecided=account.undecided,
                 lacks=account.lacks,
+                findings=account.findings,
                 seconds=account.seconds,
                 counters=dict(account.counters),
                 probed=account.probed,
@@ -214,14 +218,26 @@ class Witness:
         account.story = violation.story if violation is not None else _story_of(error)
         if account.lacks is not None:
             return
-        named = violation.requirement if violation is not None else None
-        account.violated = (named,) if named in self._register and named is not None else ids
+        account.findings = _findings(error, ids, self._register)
+        account.violated = tuple(dict.fromkeys(f.requirement for f in account.findings)) or ids
 
     def _excuse(self, report: pytest.TestReport, account: Account) -> None:
         """Turn the failure of a known gap into an expected one."""
         if account.violated and self._terms.gaps.keys() >= set(account.violated):
             report.outcome = "skipped"
             report.wasxfail = f"known gap: {self._terms.gaps[account.violated[0]]}"
+
+
+def _findings(error: BaseException, ids: Collection[str], known: Register) -> tuple[Finding, ...]:
+    """Give every violation in an exception; one that names no requirement breaks each of `ids`."""
+    if isinstance(error, Violation):
+        named = [error.requirement] if error.requirement in known else list(ids)
+        evidence = tuple(clean(one) for one in error.evidence)
+        story = clean(without_noise(error.story))
+        return tuple(Finding(str(one), story, evidence) for one in named)
+    if isinstance(error, BaseExceptionGroup):
+        return tuple(one for part in error.exceptions for one in _findings(part, ids, known))
+    return ()
 
 
 def _find_violation(error: BaseException) -> Violation | None:

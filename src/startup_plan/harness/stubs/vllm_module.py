@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, final
 
 from . import configs as stub_configs
+from .log import keep_line
 from .platform import StubPlatform
 from .state import active
 from .units import GIB
@@ -45,7 +46,7 @@ def _keep(level: str, message: object, args: tuple[object, ...]) -> None:
     text = str(message)
     with contextlib.suppress(TypeError, ValueError):
         text = text % args if args else text
-    active().log.append((level, text))
+    keep_line(active().log, level, text)
 
 
 class StubModule(ModuleType):

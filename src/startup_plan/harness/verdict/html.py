@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from startup_plan.support.page import render_page
 
+from .comparison import FAILS, KIND_WORDS
 from .json_form import as_dict
 from .terminal import counted
 
@@ -36,11 +37,19 @@ def page_of(report: Mapping[str, Any]) -> str:
         "harness/verdict/html.jinja",
         title=f"startup-plan gate: {report['subject']['name']}",
         verdict=summary["verdict"],
-        good=not summary["statuses"]["violated"] and not any(summary[name] for name in troubles),
+        good=not _failures(report) and not any(summary[name] for name in troubles),
         report=report,
         statuses=_STATUSES,
+        kinds=KIND_WORDS,
         run=list(_run(report)),
         environment=list(_environment(report["environment"])),
+    )
+
+
+def _failures(report: Mapping[str, Any]) -> int:
+    return sum(
+        row["status"] == "violated" and row["against"] in {None, *FAILS}
+        for row in report["requirements"]
     )
 
 
@@ -51,6 +60,12 @@ def _run(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "file", subject["file"]
     yield "sha256", subject["sha256"]
     yield "suite", f"{suite['version']}, profile {suite['profile']}, seed {seed}"
+    if (base := report["against"]) is not None:
+        origin = "judged in this run" if base["judged_in_this_run"] else "out of a report"
+        yield "against", f"{base['name']}, sha256 {base['subject']['sha256']}, {origin}"
+        yield "not the same", "; ".join(base["differences"]) or "nothing"
+    if besides := summary["seen_and_not_asked_for"]:
+        yield "violated and not asked for", ", ".join(besides)
     yield "tests", ", ".join(f"{count} {outcome}" for outcome, count in summary["tests"].items())
     yield "tried", ", ".join(counted(name, count) for name, count in summary["counters"].items())
     yield "seconds", f"{summary['seconds']:.1f}"

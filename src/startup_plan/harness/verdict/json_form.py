@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from startup_plan.harness.contract.register import LEVELS
 
+from .comparison import KINDS
+
 if TYPE_CHECKING:
+    from .base import Base
     from .judgement import Report
 
 SCHEMA: Final = "startup-plan/gate/2"
@@ -23,6 +26,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "subject": asdict(report.subject),
         "suite": asdict(report.suite),
         "environment": dict(report.environment),
+        "against": None if report.base is None else _base(report, report.base),
         "requirements": [
             {
                 "id": result.requirement.id,
@@ -30,8 +34,14 @@ def as_dict(report: Report) -> dict[str, Any]:
                 "sentence": result.requirement.sentence,
                 "edition": result.requirement.edition,
                 "status": result.status,
-                "against": None,
+                "against": None if result.against is None else result.against.kind,
+                "against_words": (result.against.words or None) if result.against else None,
                 "tests": list(result.tests),
+                "untried": list(result.untried),
+                "evidence": [
+                    {"test": test, "kinds": sorted(kinds)}
+                    for test, kinds in sorted(result.evidence.items())
+                ],
                 "counterexample": result.counterexample,
                 "seconds": round(result.seconds, 3),
             }
@@ -42,6 +52,8 @@ def as_dict(report: Report) -> dict[str, Any]:
             "partial": report.partial is not None,
             "partial_reason": report.partial,
             "statuses": report.count(),
+            "against": _counts(report),
+            "seen_and_not_asked_for": dict(report.besides),
             "levels": {level: report.count(level) for level in LEVELS},
             "cannot_be_judged": list(report.undecided),
             "known_gaps_that_hold": list(report.stale),
@@ -51,6 +63,20 @@ def as_dict(report: Report) -> dict[str, Any]:
             "seconds": round(report.seconds, 3),
         },
     }
+
+
+def _base(report: Report, base: Base) -> dict[str, Any]:
+    return {
+        "name": base.name,
+        "judged_in_this_run": base.judged,
+        "subject": dict(base.subject),
+        "suite": dict(base.suite),
+        "differences": list(base.differences(report.suite, report.environment)),
+    }
+
+
+def _counts(report: Report) -> dict[str, int] | None:
+    return None if report.base is None else {kind: len(report.compared(kind)) for kind in KINDS}
 
 
 def render_json(report: Report) -> str:

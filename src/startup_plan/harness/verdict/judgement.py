@@ -4,17 +4,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, final, get_args
 
+from .comparison import FAILS, KIND_WORDS, KINDS, Row, Side, compare
 from .record import COUNTERS
+from .stories import kind_of, without_noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from startup_plan.harness.contract.register import Level, Register, Requirement
 
-    from .record import Outcome, Record
+    from .base import Base
+    from .comparison import Comparison, Kind
+    from .record import Finding, Outcome, Record
 
 Status = Literal["holds", "violated", "known-gap", "not-run"]
 
@@ -24,7 +28,8 @@ ALSO: Final = 2
 UNDECIDED: Final = "cannot be judged: "
 """How the reason begins where a run could not come to a judgement."""
 
-LEFT_OUT: Final = "left out by --only"
+LEFT_OUT: Final = "not asked for"
+"""The reason of what `--only` leaves out."""
 
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 
@@ -60,12 +65,14 @@ class Terms:
         only: the ids to which the run is limited; empty for all.
         gaps: accepted violations, id to reason.
         required: capabilities whose absence fails the run.
+        base: what the subject is compared with, or None.
     """
 
     register: Register
     only: tuple[str, ...] = ()
     gaps: Mapping[str, str] = field(default_factory=dict)
     required: tuple[str, ...] = ()
+    base: Base | None = None
 
 
 @final
@@ -91,7 +98,11 @@ class Evidence:
 
     def add(self, record: Record) -> None:
         """Take in what a finished test had to say."""
-        self.records[record.nodeid] = record
+        self.records[record.nodeid] = replace(
+            record,
+            story=without_noise(record.story),
+            findings=tuple(f._replace(story=without_noise(f.story)) for f in record.findings),
+        )
         self.running.discard(record.nodeid)
         self.probed.update(record.probed)
 
@@ -102,7 +113,9 @@ class Result:
     """The judgement of one requirement.
 
     `counterexample` is the story of a violation, or the reason for which nothing was judged, and
-    None for a requirement that holds.
+    None for a requirement that holds. `evidence` has the tests that found it broken, each with the
+    kinds of what it found; `untried` those of `tests` that did not come to an end about it.
+    `against` is None where there is no base.
     """
 
     requirement: Requirement
@@ -110,6 +123,14 @@ class Result:
     tests: tuple[str, ...]
     counterexample: str | None
     seconds: float
+    evidence: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    untried: tuple[str, ...] = ()
+    against: Comparison | None = None
+
+    @property
+    def fails(self) -> bool:
+        """Whether the run fails for it: it is violated, and not for the base as well."""
+        return self.status == "violated" and (self.against is None or self.against.kind in FAILS)
 
 
 @final
@@ -123,6 +144,8 @@ class Report:
         stale: known gaps that hold.
         lacking: capabilities that were required and are absent: name to reason.
         outcomes: how many tests passed, failed and were skipped.
+        besides: what `--only` leaves out and was seen to be violated on the way: id to story.
+        base: what the subject is compared with, or None.
     """
 
     subject: SubjectFacts
@@ -136,6 +159,17 @@ class Report:
     outcomes: Mapping[Outcome, int]
     seconds: float
     partial: str | None = None
+    besides: Mapping[str, str] = field(default_factory=dict)
+    base: Base | None = None
+
+    def compared(self, kind: Kind) -> tuple[Result, ...]:
+        """Give the results that compare with the base in one way."""
+        return tuple(r for r in self.results if r.against is not None and r.against.kind == kind)
+
+    @property
+    def failing(self) -> tuple[Result, ...]:
+        """What the run fails for: all that is violated, or where there is a base what is new."""
+        return tuple(result for result in self.results if result.fails)
 
     def having(self, status: Status, level: Level | None = None) -> tuple[Result, ...]:
         """Give the results of one status, of one level when it is named."""
@@ -151,8 +185,11 @@ class Report:
 
     @property
     def exit_status(self) -> int:
-        """1 if violated or required and absent, 4 if undecided, 2 for a stale gap, otherwise 0."""
-        if self.having("violated") or self.lacking:
+        """1 if violated or required and absent, 4 if undecided, 2 for a stale gap, otherwise 0.
+
+        With a base only what is new, or violated by other evidence, counts as violated.
+        """
+        if self.failing or self.lacking:
             return 1
         if self.undecided:
             return 4
@@ -164,6 +201,8 @@ class Report:
         number = self.count()
         judged = len(self.results) - number["not-run"]
         clauses = [self._main_clause(judged)]
+        if self.base is not None:
+            clauses.append(self._comparison_clause(self.base))
         if gaps := number["known-gap"]:
             clauses.append(f"{gaps} known gap{_s(gaps)}")
         if number["not-run"]:
@@ -176,6 +215,17 @@ class Report:
             clauses.append(f"known gaps that hold: {', '.join(self.stale)}")
         line = "; ".join(clauses)
         return f"PARTIAL ({self.partial}): {line}" if self.partial else line
+
+    def _comparison_clause(self, base: Base) -> str:
+        told = []
+        for kind in KINDS:
+            # What holds on both sides, and was run on neither, is no news.
+            results = [r for r in self.compared(kind) if r.status != "not-run" and kind != "same"]
+            if results:
+                ids = ", ".join(r.requirement.id for r in results)
+                named = f" ({ids})" if kind in FAILS or kind == "fixed" else ""
+                told.append(f"{len(results)} {KIND_WORDS[kind]}{named}")
+        return f"against {base.name}: {', '.join(told) or 'no difference'}"
 
     def _main_clause(self, judged: int) -> str:
         violated = self.having("violated")
@@ -208,6 +258,8 @@ def build_report(
         environment: facts about the machine, for the reader of the report.
     """
     results = tuple(_judge(requirement, evidence, terms) for requirement in terms.register)
+    if terms.base is not None:
+        results = _compared(results, terms.base.side)
     counters = Counter(dict.fromkeys(COUNTERS, 0))
     outcomes: Counter[Outcome] = Counter({"passed": 0, "failed": 0, "skipped": 0})
     for record in evidence.records.values():
@@ -241,7 +293,31 @@ def build_report(
         outcomes=dict(outcomes),
         seconds=evidence.seconds,
         partial=evidence.partial,
+        besides=_seen_besides(evidence, terms),
+        base=terms.base,
     )
+
+
+def _compared(results: tuple[Result, ...], there: Side) -> tuple[Result, ...]:
+    here = Side(
+        {
+            result.requirement.id: Row(
+                result.status, frozenset(result.tests), result.evidence, frozenset(result.untried)
+            )
+            for result in results
+        }
+    )
+    return tuple(replace(r, against=compare(r.requirement.id, here, there)) for r in results)
+
+
+def _seen_besides(evidence: Evidence, terms: Terms) -> dict[str, str]:
+    """What was not asked for and is violated all the same, unless it is a known gap."""
+    seen: dict[str, list[Record]] = {}
+    for record in evidence.records.values() if terms.only else ():
+        for broken in record.violated:
+            if broken not in terms.only and broken not in terms.gaps:
+                seen.setdefault(broken, []).append(record)
+    return {broken: _told_together(broken, records) for broken, records in sorted(seen.items())}
 
 
 def _judge(requirement: Requirement, evidence: Evidence, terms: Terms) -> Result:
@@ -254,13 +330,28 @@ def _judge(requirement: Requirement, evidence: Evidence, terms: Terms) -> Result
     ]
     tests = tuple(sorted(selected | {record.nodeid for record in records}))
     seconds = round(sum(record.seconds for record in records), 6)
+    if terms.only and wanted not in terms.only:
+        # Some of its tests may have run for the sake of another id; that judges half of it.
+        return Result(requirement, "not-run", tests, LEFT_OUT, seconds, untried=tests)
     status, words = _status(requirement, evidence, tests, records)
     if wanted in terms.gaps and status == "violated":
         status, words = "known-gap", f"{words}\nknown gap: {terms.gaps[wanted]}"
-    if terms.only and wanted not in terms.only and status in ("holds", "not-run"):
-        # Some of its tests may have run for the sake of another id; that judges half of it.
-        status, words = "not-run", LEFT_OUT
-    return Result(requirement, status, tests, words, seconds)
+    return Result(
+        requirement, status, tests, words, seconds,
+        evidence={r.nodeid: _kinds(wanted, r) for r in records if wanted in r.violated},
+        untried=tuple(test for test in tests if not _came_to_an_end(wanted, evidence, test)),
+    )  # fmt: skip
+
+
+def _kinds(wanted: str, record: Record) -> frozenset[str]:
+    told = record.found(wanted)
+    return frozenset(kind for one in told for kind in one.evidence or (kind_of(one.story),))
+
+
+def _came_to_an_end(wanted: str, evidence: Evidence, test: str) -> bool:
+    """Whether a test found out about a requirement, and did not stop before."""
+    record = evidence.records.get(test)
+    return record is not None and (record.outcome == "passed" or wanted in record.violated)
 
 
 def _status(
@@ -271,7 +362,7 @@ def _status(
 ) -> tuple[Status, str | None]:
     wanted = requirement.id
     if broken := [record for record in records if wanted in record.violated]:
-        return "violated", _told_together(sorted(broken, key=_shortest))
+        return "violated", _told_together(wanted, broken)
     if undecided := [record for record in records if record.undecided]:
         return "not-run", f"{UNDECIDED}{min(record.story for record in undecided)}"
     if unfinished := len(tests) - len(records):
@@ -288,16 +379,18 @@ def _status(
     return "not-run", requirement.awaits or "no test of this run judges it"
 
 
-def _told_together(broken: list[Record]) -> str:
+def _told_together(wanted: str, broken: list[Record]) -> str:
     """The shortest story, and the first lines of the next ones where they tell something else."""
-    first, *others = broken
-    heads = dict.fromkeys(record.story.partition("\n")[0] for record in others if record.told)
+    pairs = [(record, finding) for record in broken for finding in record.found(wanted)]
+    (_, first), *others = sorted(pairs, key=_shortest)
+    heads = dict.fromkeys(found.story.partition("\n")[0] for record, found in others if record.told)
     heads.pop(first.story.partition("\n")[0], None)
     return "\n".join([first.story, *(f"also: {head}" for head in list(heads)[:ALSO])])
 
 
-def _shortest(record: Record) -> tuple[bool, int, str, str]:
-    return not record.told, len(record.story), record.story, record.nodeid
+def _shortest(pair: tuple[Record, Finding]) -> tuple[bool, int, str, str]:
+    record, finding = pair
+    return not record.told, len(finding.story), finding.story, record.nodeid
 
 
 def _unfinished(evidence: Evidence, tests: tuple[str, ...], unfinished: int) -> str:

@@ -6,18 +6,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+from .terminal import described
+
 if TYPE_CHECKING:
     from .judgement import Report, Result
 
 
 def render_junit(report: Report) -> str:
-    """Write the report as one test suite; a known gap counts as skipped, as `not-run` does."""
-    number = report.count()
+    """Write the report as one test suite.
+
+    A known gap counts as skipped, as `not-run` does, and so does what is inherited from a base.
+    """
+    number, failures = report.count(), len(report.failing)
+    accepted = number["known-gap"] + number["violated"] - failures
     totals = {
         "tests": str(len(report.results)),
-        "failures": str(number["violated"]),
+        "failures": str(failures),
         "errors": "0",
-        "skipped": str(number["not-run"] + number["known-gap"]),
+        "skipped": str(number["not-run"] + accepted),
         "time": f"{report.seconds:.3f}",
     }
     root = ET.Element("testsuites", {"name": "startup-plan gate", **totals})
@@ -32,6 +38,7 @@ def render_junit(report: Report) -> str:
         "seed": "" if report.suite.seed is None else str(report.suite.seed),
         "verdict": report.verdict,
         "partial": report.partial or "",
+        "against": "" if report.base is None else described(report.base),
     }
     _properties(suite, facts)
     for result in report.results:
@@ -57,12 +64,15 @@ def _case(suite: ET.Element, result: Result) -> None:
         "status": result.status,
         "tests": " ".join(result.tests),
     }
+    if result.against is not None:
+        facts |= {"against": result.against.kind, "against_words": result.against.words}
     _properties(case, facts)
-    if result.status == "violated":
+    if result.fails:
         failure = ET.SubElement(case, "failure", {"message": requirement.sentence})
         failure.text = words
-    elif result.status in ("not-run", "known-gap"):
-        ET.SubElement(case, "skipped", {"message": f"{result.status}: {words}"})
+    elif result.status != "holds":
+        kind = "" if result.against is None else f", {result.against.kind}"
+        ET.SubElement(case, "skipped", {"message": f"{result.status}{kind}: {words}"})
 
 
 def _properties(parent: ET.Element, values: dict[str, str]) -> None:

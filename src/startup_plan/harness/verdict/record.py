@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal, NamedTuple, final
 
 Outcome = Literal["passed", "failed", "skipped"]
 
@@ -14,6 +14,18 @@ COUNTERS: Final = ("boots", "examples", "byte_variants")
 
 _STORY_LINES: Final = 12
 _STORY_CHARACTERS: Final = 2000
+
+
+class Finding(NamedTuple):
+    """One broken requirement, as a test told it.
+
+    `evidence` names what was found so that it is named the same wherever it is found again; empty
+    where the story says enough.
+    """
+
+    requirement: str
+    story: str
+    evidence: tuple[str, ...] = ()
 
 
 @final
@@ -32,6 +44,8 @@ class Record:
         undecided: whether its failure says nothing about the subject's sentences: the test did
             not come to its end, or nothing that it found can be trusted.
         lacks: the capability for want of which the test did not run, or None.
+        findings: each violation that it told, where there are several or one names its evidence;
+            otherwise `story` is that of each in `violated`.
         seconds: how long set-up, test and clean-up took.
         counters: what the test counted through the `tally` fixture.
         probed: the capabilities that were tried for it: name to (present, reason).
@@ -45,6 +59,7 @@ class Record:
     told: bool = False
     undecided: bool = False
     lacks: str | None = None
+    findings: tuple[Finding, ...] = ()
     seconds: float = 0.0
     counters: dict[str, int] = field(default_factory=dict)
     probed: dict[str, tuple[bool, str]] = field(default_factory=dict)
@@ -53,12 +68,21 @@ class Record:
         """Write the record as one line of JSON."""
         return json.dumps(asdict(self))
 
+    def found(self, requirement_id: str) -> tuple[Finding, ...]:
+        """Give what the test told of one requirement that it found broken."""
+        told = tuple(one for one in self.findings if one.requirement == requirement_id)
+        return told or (Finding(requirement_id, self.story),)
+
     @classmethod
     def from_json(cls, line: str) -> Record:
         """Read what `to_json` wrote."""
         values: dict[str, Any] = json.loads(line)
         values["ids"] = tuple(values["ids"])
         values["violated"] = tuple(values["violated"])
+        values["findings"] = tuple(
+            Finding(requirement, story, tuple(evidence))
+            for requirement, story, evidence in values["findings"]
+        )
         values["probed"] = {name: tuple(answer) for name, answer in values["probed"].items()}
         return cls(**values)
 

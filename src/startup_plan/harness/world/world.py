@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, final
 from startup_plan.harness.stubs import backends
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs import modules as stub_modules
+from startup_plan.harness.stubs.log import keep_line
 from startup_plan.harness.stubs.numbering import Numbering
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
 from startup_plan.harness.stubs.worker import (
@@ -327,7 +328,8 @@ def _snapshot(device: Device, own: StubDevice) -> MemorySnapshot:
 
 @contextlib.contextmanager
 def _captured_logging(simulation: Simulation) -> Iterator[None]:
-    root, handler = logging.getLogger(), LoggedLines(lambda: simulation.log)
+    root = logging.getLogger()
+    handler = LoggedLines(lambda level, text: keep_line(simulation.log, level, text))
     level = root.level
     root.addHandler(handler)
     root.setLevel(logging.INFO)

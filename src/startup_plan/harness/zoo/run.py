@@ -235,6 +235,9 @@ def judge(entry: ZooEntry, report: dict[str, Any], seconds: float = 0.0) -> Verd
         for id_, one in results.items()
         if one["status"] == "violated"
     }
+    # A fault that is caught elsewhere must not hide behind --only.
+    seen: dict[str, str] = report["summary"]["seen_and_not_asked_for"]
+    stories = {id_: told for id_ in results if (told := (stories | seen).get(id_)) is not None}
     named = results.get(entry.requirement or "", {})
     trouble = ""
     if named.get("status") == "not-run":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError, Violation
 from startup_plan.harness.damage import json_variants
 from startup_plan.harness.world.reader import Reader, Saved, plain_engine, save_plan, shown
 
@@ -103,7 +103,7 @@ def test_a_plan_of_another_schema_is_a_miss(
     for schema in {saved_as, read_as}:
         result = world.boot(engine, schema=schema)
         if result.raised is not None or len(world.plans()) != 1:
-            raise Violation(None, f"no plan of schema {schema} could be saved: {result}")
+            raise NeverReachedError(f"a plan of schema {schema}: {result}")
         places[schema] = world.plans()[0]
         os.replace(places[schema], f"{world.cache_root}/schema{schema}")
     os.replace(f"{world.cache_root}/schema{saved_as}", places[read_as])

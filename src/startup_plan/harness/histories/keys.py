@@ -14,7 +14,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.engine import UTILIZATION, Engine
@@ -104,12 +104,12 @@ def sure_key(world: World, engine: Engine, rank: int = 0, *, schema: int | None 
     """The key of one rank.
 
     Raises:
-        Violation: the boot saved nothing, so that no sentence about keys can hold.
+        NeverReachedError: the boot saved nothing, so that no key can be seen.
     """
     key, result = look(world, engine, rank, schema=schema)
     if key is None:
         said = f"; it logged: {result.lines[-1]}" if result.lines else ""
-        raise Violation(None, f"no key can be seen, nothing was saved: {result}{said}")
+        raise NeverReachedError(f"a key; nothing was saved: {result}{said}")
     return key
 
 

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from unittest import mock
 
 from startup_plan.harness.contract import profiles
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError, Violation
 from startup_plan.harness.stubs.units import GIB, gib
 from startup_plan.harness.world.engine import Engine
 
 from .faults import ERRORS, EndlessError, Trace, fail_at, kill_at, recording
 from .interposer import patched
+from .operation import WRITES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,6 +49,7 @@ OVER_AN_HOUR: Final = 3660
 """Seconds; a margin for clocks of files that are coarser than the clock of the process."""
 
 _NAMES: Final = frozenset({"link", "rename", "replace"})
+_CONTENTS: Final = WRITES | {"fdatasync", "fsync", "ftruncate", "truncate"}
 _TENANT: Final = "neighbour"
 _PATH: Final = re.compile(r"(?<!\w)/[^\s'\"]+")
 _DIGITS: Final = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
@@ -109,7 +111,7 @@ class SaveTrial:
         """Save once without any fault, to see how this subject does it.
 
         Raises:
-            Violation: not even that leaves a plan, so nothing can be judged.
+            NeverReachedError: not even that leaves a plan, or can be seen.
         """
         self.world = world
         self.root = os.path.dirname(world.cache_root)
@@ -124,7 +126,7 @@ class SaveTrial:
             first = self.save(value=OLD, neighbour=0)
         found = self.files()
         if first.raised is not None or not found:
-            raise Violation(None, f"on a healthy disk nothing was stored: {first}")
+            raise NeverReachedError(f"a save on a healthy disk that stores something: {first}")
         plans = world.plans()
         self.plan = plans[0] if plans else os.path.join(world.cache_root, min(found))
         self._lasting = frozenset(found)
@@ -136,7 +138,7 @@ class SaveTrial:
         self.published = 0 if self.is_unchanged else self._find_publication()
         self._success = [_plain(message) for _, message in self.said]
         if not self.clean.operations:
-            raise Violation(None, "no operation of this save can be seen, so none can fail")
+            raise NeverReachedError("an operation of a save that can be seen")
 
     @property
     def setting(self) -> str:
@@ -352,10 +354,11 @@ class SaveTrial:
         return frozenset(map(os.path.basename, self._lasting))
 
     def _find_publication(self) -> int:
-        """The last operation that gave the plan its name, or else the last one on the plan."""
+        """The last operation that gave the plan its name, or else the last on what it holds."""
         done = [operation for operation in self.clean.operations if operation.error is None]
         named = [o.index for o in done if o.target == self.plan and o.name in _NAMES]
-        return max(named or [o.index for o in done if o.path == self.plan] or [0])
+        written = [o.index for o in done if o.path == self.plan and o.name in _CONTENTS]
+        return max(named or written or [0])
 
     @contextlib.contextmanager
     def _beside(self, neighbour: int) -> Iterator[None]:

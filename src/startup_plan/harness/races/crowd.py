@@ -18,7 +18,7 @@ import random
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, final
 from unittest import mock
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError
 from startup_plan.harness.operations.faults import recording
 from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.reader import Reader, plain_engine
@@ -125,7 +125,7 @@ class Crowd:
         """Boot everybody until it is about to save or read, and save the earlier plan.
 
         Raises:
-            Violation: a single save cannot be read back.
+            NeverReachedError: a single save cannot be read back.
         """
         world, device = self._world, self._world.devices[0]
         self._exit.callback(setattr, device, "tenants", device.tenants)
@@ -193,7 +193,7 @@ class Crowd:
         found = self._reader.look()
         plans = self._world.plans()
         if found.applied != OLD or len(plans) != 1:
-            raise Violation(None, f"one process alone saved {gib(OLD)}; then {found}")
+            raise NeverReachedError(f"a plan of one process alone, saved and applied; {found}")
         self._plan = os.path.basename(plans[0])
         if not self._over_old:
             os.unlink(plans[0])

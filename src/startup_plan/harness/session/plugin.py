@@ -8,8 +8,9 @@ A test says what it judges, and what it counted:
         ...
         tally(boots=2, examples=1)
 
-A failure that is a `Violation` with an id breaks that requirement; any other failure breaks every
-requirement that the test carries.
+A `Violation` with an id breaks that requirement, one without an id every requirement that the test
+carries. `NeverReachedError` says that this subject does not bring the test to its point. Any other
+failure is the suite's own, and decides nothing.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def idle_variables() -> tuple[Variable, ...]:
 
 
 def look(
-    world: World, engine: Engine, rank: int = 0, *, schema: int | None = None
+    world: World, engine: Engine, rank: int = 0, *, schema: int | str | None = None
 ) -> tuple[str | None, BootResult]:
     """Boot one rank in an empty plan folder.
 
@@ -95,12 +95,16 @@ def look(
     return saved_name(world), result
 
 
-def key_of(world: World, engine: Engine, rank: int = 0, *, schema: int | None = None) -> str | None:
+def key_of(
+    world: World, engine: Engine, rank: int = 0, *, schema: int | str | None = None
+) -> str | None:
     """The key of one rank, None if its boot saves nothing; empties the plan folder first."""
     return look(world, engine, rank, schema=schema)[0]
 
 
-def sure_key(world: World, engine: Engine, rank: int = 0, *, schema: int | None = None) -> str:
+def sure_key(
+    world: World, engine: Engine, rank: int = 0, *, schema: int | str | None = None
+) -> str:
     """The key of one rank.
 
     Raises:

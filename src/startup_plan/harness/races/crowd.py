@@ -176,9 +176,9 @@ class Crowd:
         self._boot(SHORT + 1, 2 * A_NEIGHBOUR).save()
 
     def leftovers(self) -> list[str]:
-        """Paths of everything in the plan folder but the plan, sorted."""
+        """Paths of everything in the plan folder that one save alone does not leave, sorted."""
         folder = self._world.plan_folder
-        return [os.path.join(folder, name) for name in self._world.files() if name != self._plan]
+        return [os.path.join(folder, n) for n in self._world.files() if n not in self._lasting]
 
     def _begin(self) -> None:
         boot = self._boot(OLD, neighbour=0)
@@ -194,7 +194,8 @@ class Crowd:
         plans = self._world.plans()
         if found.applied != OLD or len(plans) != 1:
             raise NeverReachedError(f"a plan of one process alone, saved and applied; {found}")
-        self._plan = os.path.basename(plans[0])
+        # A lock file that stays is neither a plan nor litter.
+        self._lasting = frozenset(self._world.files())
         if not self._over_old:
             os.unlink(plans[0])
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several players that act on one folder, one at a time, in an order that is laid down beforehand.
 
-A *player* is a call that stands for a process, with every thread that works for it. A *leg* lets one
-player go on until it is about to make its n-th operation, or to its end, while all others stand
+A *player* is a call that stands for a process, with every thread that works for it. A *leg* lets
+one player go on until it is about to make its n-th operation, or to its end, while all others stand
 still. So two savers can be stopped between any two operations, without a sleep, and the same order
 comes out every time.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, final
 
 import pytest
+from hypothesis.errors import Flaky
 
 from startup_plan.harness.contract import capabilities
 from startup_plan.harness.contract.violation import (
@@ -245,7 +246,8 @@ def _find(error: BaseException, kind: type[_Said]) -> _Said | None:
     """Find what a test said in an exception, also where Hypothesis raised several as a group."""
     if isinstance(error, kind):
         return error
-    if isinstance(error, BaseExceptionGroup):
+    # What Hypothesis calls flaky holds what it has seen once, and not again.
+    if isinstance(error, BaseExceptionGroup) and not isinstance(error, Flaky):
         for part in error.exceptions:
             if (found := _find(part, kind)) is not None:
                 return found

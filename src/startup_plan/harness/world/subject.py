@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import os
 import sys
+from collections.abc import MutableMapping
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -21,7 +22,10 @@ from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activa
 from .freshness import Pristine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+
+_SCHEMA: Final = "PLAN_SCHEMA_VERSION"
+"""What vLLM's module calls it."""
 
 FUNCTIONS: Final = {
     "compute_plan_fingerprint": ("vllm_config", "rank", "world_size"),
@@ -29,6 +33,15 @@ FUNCTIONS: Final = {
     "maybe_save_startup_plan": ("worker", "kv_cache_memory_bytes"),
 }
 """What a startup plan is made of, and what vLLM's worker gives each function, in this order."""
+
+
+Schema = int | str
+"""A plan schema version, as a subject has it."""
+
+
+def other_schemas(own: Schema) -> tuple[Schema, Schema]:
+    """Two versions that are not a subject's own, of the same kind."""
+    return (own + 1, own + 11) if isinstance(own, int) else (f"{own}1", f"{own}11")
 
 
 class MissingFunctionError(AssertionError):
@@ -56,6 +69,8 @@ class Subject:
         sha256: digest of all its sources, in the order of their names.
         version: version of the distribution it belongs to, or "" where that is unknown.
         missing: the functions that it does not have.
+        schema: its plan schema version, a number or a text, None if it cannot be told.
+        schema_name: what it calls that.
     """
 
     __slots__ = (
@@ -65,6 +80,9 @@ class Subject:
         "file",
         "missing",
         "name",
+        "schema",
+        "schema_name",
+        "schema_name",
         "sha256",
         "version",
     )
@@ -77,10 +95,12 @@ class Subject:
         self.sha256 = digest
         self.version = version
         self.missing: tuple[str, ...] = ()
+        self.schema: Schema | None = None
         self._instances: tuple[ModuleType, ...] = ()
         self._pristine: Pristine | None = None
         with self.out_of_the_way(), stubs_ready():
             module = self._execute()
+            self.schema_name, self.schema = self._find_schema()
         self.missing = tuple(f for f in FUNCTIONS if not callable(getattr(module, f, None)))
 
     def fresh(self) -> ModuleType:
@@ -136,14 +156,26 @@ class Subject:
         self._units = [dataclasses.replace(unit, code=change(unit.code)) for unit in self._units]
         self.forget()
 
-    def set_schema(self, module: ModuleType, version: int) -> bool:
-        """Give the instance `module` another plan schema version; False if it has no such name."""
-        found = False
-        for instance in self._instances:
-            if hasattr(instance, "PLAN_SCHEMA_VERSION"):
-                vars(instance)["PLAN_SCHEMA_VERSION"] = version
-                found = True
-        return found or hasattr(module, "PLAN_SCHEMA_VERSION")
+    def fresh_as(self, schema: Schema) -> ModuleType:
+        """The module as a new process of a release with another plan schema version would have it.
+
+        It is executed with that version from the first line on, so that what it makes of it when it
+        is imported is of that version as well.
+        """
+        self.forget()
+        return self._execute({self.schema_name: schema})
+
+    def _find_schema(self) -> tuple[str, Schema | None]:
+        """The name of the plan schema version, and its value; "" and None if it cannot be told."""
+        found: dict[str, Schema] = {
+            name: value
+            for instance in self._instances
+            for name, value in vars(instance).items()
+            if "schema" in name.lower() and type(value) in (int, str)
+        }
+        if _SCHEMA in found:
+            return _SCHEMA, found[_SCHEMA]
+        return next(iter(found.items())) if len(found) == 1 else ("", None)
 
     @contextlib.contextmanager
     def out_of_the_way(self) -> Iterator[None]:
@@ -159,7 +191,7 @@ class Subject:
                 else:
                     sys.modules[name] = module
 
-    def _execute(self) -> ModuleType:
+    def _execute(self, instead: Mapping[str, object] | None = None) -> ModuleType:
         modules: list[ModuleType] = []
         owned = {unit.name for unit in self._units}
         for unit in self._units:
@@ -171,12 +203,42 @@ class Subject:
             sys.modules[unit.name] = module
             modules.append(module)
         for unit, module in zip(self._units, modules, strict=True):
-            exec(unit.code, module.__dict__)
+            space = vars(module)
+            exec(unit.code, space, _Space(space, instead) if instead else space)
             parent, _, leaf = unit.name.rpartition(".")
             if parent in owned:
                 setattr(sys.modules[parent], leaf, module)
         self._instances = tuple(modules)
         return modules[-1]
+
+
+@final
+class _Space(MutableMapping[str, Any]):
+    """The names of a module while it is executed, some of which keep a value of ours.
+
+    Args:
+        names: of the module.
+        instead: name to the value that it keeps, whatever is assigned to it.
+    """
+
+    def __init__(self, names: dict[str, Any], instead: Mapping[str, object]) -> None:
+        self._names = names
+        self._instead = instead
+
+    def __getitem__(self, name: str) -> Any:
+        return self._names[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._names[name] = self._instead.get(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        del self._names[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 @contextlib.contextmanager

@@ -192,7 +192,7 @@ class World:
         during_load: contextlib.AbstractContextManager[Any] | None = None,
         during_save: contextlib.AbstractContextManager[Any] | None = None,
         suggestion: object = None,
-        schema: int | None = None,
+        schema: int | str | None = None,
     ) -> BootResult:
         """Boot one rank of `engine` in a new process.
 

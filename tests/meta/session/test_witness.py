@@ -24,7 +24,7 @@ def test_one():
 
 _OURS: Final = {
     "a bare assert": "assert 0 > 0",
-    "an error of the harness": "{}['rank']",
+    "an error of the harness": "dict()['rank']",
     "a file of the harness": "open('/nowhere/at/all')",
     "a word of undecided": "raise UndecidedError('the machine was busy')",
 }
@@ -32,9 +32,10 @@ _OURS: Final = {
 
 
 def _verdict(request: Callable[..., GateRequest], body: str) -> tuple[str, str, int]:
-    report = run_gate(request(_TEST.format(body)))
+    outcome = run_gate(request(_TEST.format(body)))
+    report = outcome.report
     (result,) = [result for result in report.results if result.requirement.id == "KEY-01"]
-    return result.status, result.counterexample or "", report.exit_status
+    return result.status, result.counterexample or "", outcome.status
 
 
 @pytest.mark.parametrize("what", _OURS)

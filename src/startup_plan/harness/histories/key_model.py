@@ -166,8 +166,8 @@ class KeyedEngine:
     def __init__(self, world: World, folder: Path, own: int) -> None:
         """Begin as in the beginning."""
         self.world, self.own, self._folder = world, own, folder
-        own = world.subject.schema
-        self._schemas: tuple[Schema, ...] = () if own is None else (own, *other_schemas(own))
+        first = world.subject.schema
+        self._schemas: tuple[Schema, ...] = () if first is None else (first, *other_schemas(first))
         self.values: dict[str, Any] = {}
         self.reset({})
 

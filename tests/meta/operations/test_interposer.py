@@ -368,15 +368,21 @@ def test_mapped_memory_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "access"), [("rb", mmap.ACCESS_READ), ("rb", mmap.ACCESS_DEFAULT), ("r+b", mmap.ACCESS_COPY)]
+    ("mode", "access"),
+    [("rb", mmap.ACCESS_READ), ("rb", mmap.ACCESS_DEFAULT), ("r+b", mmap.ACCESS_COPY)],
 )
 def test_a_map_that_only_reads_changes_nothing(tmp_path: Path, mode: str, access: int) -> None:
     """A map of a file that is open for reading, or a copy of its bytes, is let pass."""
     (tmp_path / "f").write_bytes(b"x" * 4096)
     prot = {"prot": mmap.PROT_READ} if access == mmap.ACCESS_DEFAULT else {"access": access}
-    with recording(tmp_path), open(tmp_path / "f", mode) as stream:
-        with mmap.mmap(stream.fileno(), 0, **prot) as mapped:
-            assert mapped[:] == b"x" * 4096
+    with (
+        recording(tmp_path),
+        open(tmp_path / "f", mode) as stream,
+        mmap.mmap(stream.fileno(), 0, **prot) as mapped,
+    ):
+        found = mapped[:]
+
+    assert found == b"x" * 4096
 
 
 def test_a_file_without_a_name_is_followed_to_its_name(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_a_file_that_was_linked_is_old_or_new(tmp_path: Path) -> None:
     """A file that had no name when it was written is, once it is renamed, as whole as any other."""
     counts = after(link_and_replace, tmp_path, "ordered", over_old=True)
 
-    assert (counts.keys(), "old" in counts) == ({"old", "new"}, True)
+    assert set(counts) == {"old", "new"}
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -53,11 +53,6 @@ _CONTENTS: Final = WRITES | {"fdatasync", "fsync", "ftruncate", "truncate"}
 _TENANT: Final = "neighbour"
 _PATH: Final = re.compile(r"(?<!\w)/[^\s'\"]+")
 _DIGITS: Final = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
-_NOT_SAVED: Final = re.compile(
-    r"\bnot (been )?(saved|stored|written|persisted|kept)|\b(fail|failed|failure|failing|unable|"
-    r"cannot|could not|couldn't|error)\b",
-    re.IGNORECASE,
-)
 
 
 class Attempt(NamedTuple):
@@ -285,17 +280,28 @@ class SaveTrial:
         """Whether the last save logged a line that a save without faults does not."""
         return any(_plain(message) not in self._success for _, message in self.said)
 
-    def told_of_failure(self) -> str:
-        """The line in which the last save said that it had failed, "" if none did.
+    def words_of_failure(self, error: str) -> frozenset[str]:
+        """What this subject logs where a save fails: where its plan is kept from its place.
 
-        A line that a save without faults logs as well says success. Paths are left out.
+        Args:
+            error: name of the error that keeps it.
+
+        Returns:
+            The lines that a save without faults does not log, without numbers and paths; none
+            where the plan is in its place all the same.
         """
-        lines = [message for _, message in self.said]
-        if not all(line in [_plain(message) for message in lines] for line in self._success):
-            lines.sort(key=lambda message: _NOT_SAVED.search(message) is None)
-            if lines and _NOT_SAVED.search(lines[0]):
-                return self.blot(lines[0])
-        return ""
+        self.save(fail_at(self.root, self.published, error))
+        if not self.is_unchanged:
+            return frozenset()
+        return frozenset(self._told()) - {self.blot(line) for line in self._success}
+
+    def told_of_failure(self, words: frozenset[str]) -> str:
+        """The line of the last save that is among its words of failure, "" if none is."""
+        return next((line for line in self._told() if line in words), "")
+
+    def _told(self) -> list[str]:
+        """What the last save logged, without numbers and paths."""
+        return [self.blot(_plain(message)) for _, message in self.said]
 
     def blame(
         self, requirement: str, offenders: Sequence[str], tried: int, what: str = "faults"

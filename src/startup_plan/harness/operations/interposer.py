@@ -196,7 +196,8 @@ def locate(path: Any, dir_fd: Any = None) -> str:
 
 def named_descriptor(path: Any) -> int:
     """The descriptor of this process that a path below /proc or /dev names, -1 if it names none."""
-    found = _DESCRIPTOR.fullmatch(os.fsdecode(path)) if isinstance(path, (str, bytes)) else None
+    named = isinstance(path, (str, bytes, os.PathLike))
+    found = _DESCRIPTOR.fullmatch(os.fsdecode(path)) if named else None
     return int(found[1]) if found else -1
 
 
@@ -228,7 +229,7 @@ def mark_injected(error: BaseException) -> BaseException:
 
 
 _readlink: Final = os.readlink
-_DESCRIPTOR: Final = re.compile(rf"(?:/proc/(?:self|thread-self|{os.getpid()})|/dev)/fd/(\d+)")
+_DESCRIPTOR: Final = re.compile(r"(?:/proc/(?:self|thread-self|\d+)|/dev)/fd/(\d+)")
 _installed: Final = contextlib.ExitStack()
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -11,11 +12,12 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from startup_plan.harness.contract import profiles
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError, Violation, reached
 from startup_plan.harness.histories import keys
 from startup_plan.harness.stubs.state import Device
 from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.engine import UTILIZATION, Engine
+from startup_plan.harness.world.subject import other_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,14 +152,18 @@ def test_replicas_do_not_share_a_key(
 @pytest.mark.requirement("KEY-09")
 def test_the_schema_version_moves_the_key(world: World, tally: Tally) -> None:
     """Processes of another plan schema version look for other plans."""
-    if not world.subject.set_schema(world.subject.fresh(), 1):
-        pytest.skip("the subject has no PLAN_SCHEMA_VERSION that could be another")
-    found = [
-        (f"schema {schema}", keys.sure_key(world, Engine(), schema=schema)) for schema in (1, 2, 12)
-    ]
+    own = world.subject.schema
+    if own is None:
+        raise NeverReachedError("a plan schema version in the subject that can be another")
+    found: list[tuple[str, str]] = []
+    plans: set[bytes] = set()
+    for schema in (own, *other_schemas(own)):
+        found.append((f"schema {schema}", keys.sure_key(world, Engine(), schema=schema)))
+        plans.update(Path(path).read_bytes() for path in world.plans())
     tally(boots=len(found))
     same = keys.twins(found)
 
     if same is not None:
+        reached(len(plans) > 1, f"a plan or a key that depends on {world.subject.schema_name}")
         first, second, key = same
         raise Violation("KEY-09", f"plans of {first} and of {second} share key {key}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError, Violation, reached
 from startup_plan.harness.histories.log_lines import listen, mentions, one_line, plain_engine
 from startup_plan.harness.histories.scenes import must_boot, spoil, tale
 from startup_plan.harness.operations.faults import fail_at
@@ -33,7 +33,7 @@ def test_an_application_is_told(world: World, tally: Tally) -> None:
     second, lines, _ = listen(world, engine)
     tally(boots=2, examples=1)
     if not second.applied:
-        return  # BOOT-01's matter
+        raise NeverReachedError("a plan that is applied")
     line = one_line("LOG-01", world, lines, "that a plan was applied")
 
     if not mentions(line, second.applied):
@@ -49,7 +49,7 @@ def test_a_refusal_is_told_with_both_numbers(world: World, tally: Tally) -> None
     second, lines, _ = listen(world, engine)
     tally(boots=2, examples=1)
     if second.applied or second.raised is not None:
-        return  # the matter of GATE-01 or BOOT-07
+        raise NeverReachedError("a plan that is refused")
     line = one_line("LOG-01", world, lines, "why the plan was refused")
 
     for what, number in (("free memory", second.free), ("recorded baseline", first.free)):
@@ -72,7 +72,7 @@ def test_an_unreadable_plan_is_told_with_its_path(
     second, lines, _ = listen(world, engine)
     tally(boots=2, examples=1)
     if second.raised is not None:
-        return  # LOAD-01's matter
+        raise NeverReachedError(f"a look-up that comes back: {second}")
     line = one_line("LOG-01", world, lines, "that the plan is unreadable")
 
     if not any(path in line for path in world.plans()):
@@ -131,8 +131,8 @@ def test_every_other_outcome_is_told(world: World, tally: Tally, about: str) -> 
     tally(boots=world.boots, examples=1)
 
     # Raising is the matter of KEY-17 or LOAD-03, applying after all likewise.
-    if second.raised is None and not second.applied:
-        one_line("LOG-01", world, lines, f"that {about}")
+    reached(second.raised is None and not second.applied, f"a boot that does without: {second}")
+    one_line("LOG-01", world, lines, f"that {about}")
 
 
 @pytest.mark.requirement("LOG-02")
@@ -140,8 +140,8 @@ def test_a_save_is_told_with_its_place(world: World, tally: Tally) -> None:
     """A save says in one line where the plan is: by its path or its key."""
     result, _, lines = listen(world, plain_engine())
     tally(boots=1, examples=1)
-    if result.raised is None:  # else SAVE-01's matter
-        _stored(world, one_line("LOG-02", world, lines, "whether and where the plan was saved"))
+    reached(result.raised is None, f"a save that comes back: {result}")  # else SAVE-01's matter
+    _stored(world, one_line("LOG-02", world, lines, "whether and where the plan was saved"))
 
 
 def _stored(world: World, line: str) -> None:
@@ -161,7 +161,7 @@ def test_a_failed_save_is_told_with_its_reason(world: World, tally: Tally, code:
         result, _, lines = listen(world, plain_engine(), during_save=fault)
     tally(boots=1, examples=1)
     if result.raised is not None:
-        return  # SAVE-01's matter
+        raise NeverReachedError(f"a save that comes back: {result}")
     line = one_line("LOG-02", world, lines, "why the plan was not saved")
 
     named = (reason, errno.errorcode[code], "OSError", "PermissionError", f"[Errno {code}]")
@@ -177,7 +177,7 @@ def test_an_unstorable_value_is_told(world: World, tally: Tally, handed: float) 
     result, _, lines = listen(world, plain_engine(), suggestion=handed)
     tally(boots=1, examples=1)
     if result.raised is not None:
-        return  # SAVE-01's matter
+        pytest.skip("the save raises, which is the matter of SAVE-01")
     line = one_line("LOG-02", world, lines, "what became of the value")
 
     if world.plans():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from startup_plan.harness.contract import profiles
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import Violation, reached
 from startup_plan.harness.real_vllm.group_scenes import (
     FAILURES,
     MISSES,
@@ -43,7 +43,7 @@ CASES: Final = [
 def test_all_apply_or_none(host: RealHost, tally: Tally, shape: str, what: str) -> None:
     """With one rank's plan gone or refused, every rank profiles, and none waits for ever."""
     group = Group(host, shape)
-    group.settle("GROUP-01")
+    reached(group.settle("GROUP-01"), "a group that applies its plans")
     reports = boot_after(group, what)
     tally(boots=3 * group.size, examples=1)
 
@@ -66,7 +66,7 @@ def test_a_group_applies_what_it_saved(host: RealHost, tally: Tally, shape: str)
 def test_an_outvoted_rank_is_reset(host: RealHost, tally: Tally) -> None:
     """A rank that could have applied and was outvoted has no value left in its configuration."""
     group = Group(host, PAIR)
-    group.settle("GROUP-02")
+    reached(group.settle("GROUP-02"), "a group that applies its plans")
     reports = boot_after(group, next(iter(MISSES)))
     tally(boots=3 * group.size, examples=1)
 
@@ -81,7 +81,7 @@ def test_an_outvoted_rank_is_reset(host: RealHost, tally: Tally) -> None:
 def test_a_failed_look_up_votes(host: RealHost, tally: Tally, what: str) -> None:
     """A rank whose own look-up fails in any way takes part, so that nobody waits for it."""
     group = Group(host, PAIR)
-    group.settle("GROUP-03")
+    reached(group.settle("GROUP-03"), "a group that applies its plans")
     reports = boot_after(group, what)
     tally(boots=3 * group.size, examples=1)
 
@@ -93,11 +93,12 @@ def test_one_rank_needs_no_group(host: RealHost, tally: Tally) -> None:
     """One rank applies its plan in a process in which no process group was ever made."""
     host.must_boot(host.order(), "GROUP-04")
     usual, *_ = host.must_boot(host.order(), "GROUP-04")
+    reached(usual.applied, "a plan of a single rank that is applied where there is a group")
     host.tell("the process group is taken away")
     alone, *_ = host.must_boot(host.order(ranks={0: RankOrder(no_group=True)}), "GROUP-04")
     tally(boots=3, examples=1)
 
-    if usual.applied and not alone.applied:
+    if not alone.applied:
         raise Violation("GROUP-04", host.tale("without a group the plan was not applied"))
 
 
@@ -111,8 +112,8 @@ def test_an_outvoted_rank_says_by_whom(host: RealHost, tally: Tally) -> None:
 
     # Who hangs, fails or applies breaks another sentence.
     outvoted = reports[0]
-    if not applied or any(report.hung or report.raised or report.applied for report in reports):
-        return
+    spoilt = any(report.hung or report.raised or report.applied for report in reports)
+    reached(applied and not spoilt, "a group that profiles because one rank has no plan")
     # The save has a line of its own at the end.
     naming = [line for line in outvoted.lines[:-1] if re.search(rf"\b{ODD}\b", line)]
     if len(naming) != 1:

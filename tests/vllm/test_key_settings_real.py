@@ -10,7 +10,7 @@ import pytest
 
 from startup_plan.harness.census import judge as census
 from startup_plan.harness.census.look import NO_KEY
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError, Violation
 from startup_plan.harness.histories import keys
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def real(subject: Subject, census_of: Callable[[str], Census]) -> Census:
     found = census_of(subject.name)
     unseen = [key for key in found.seen["keys"].values() if key.startswith(NO_KEY)]
     if unseen:
-        raise Violation(
-            None, f"no key can be seen with a real configuration: {unseen[0].removeprefix(NO_KEY)}"
+        raise NeverReachedError(
+            f"a key with a real configuration: {unseen[0].removeprefix(NO_KEY)}"
         )
     return found
 

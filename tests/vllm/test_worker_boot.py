@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from startup_plan.harness.contract.violation import UndecidedError, Violation
+from startup_plan.harness.contract.violation import (
+    NeverReachedError,
+    UndecidedError,
+    Violation,
+)
 from startup_plan.harness.real_vllm.order import Load, RankOrder
 from startup_plan.harness.stubs.units import GIB, MIB, SAFETY_BUFFER, gib
 from startup_plan.harness.world.engine import UTILIZATION
@@ -216,7 +220,7 @@ def test_graphs_are_counted_once(host: RealHost, tally: Tally, surplus: int) -> 
     tally(boots=2, examples=1)
 
     if not second.applied or not first.measured:
-        return
+        raise NeverReachedError("a plan that was measured and applied")
     # What the graphs take beyond their estimate has to come from somewhere.
     lost = first.measured - second.applied - max(0, surplus)
     if lost > SAFETY_BUFFER:

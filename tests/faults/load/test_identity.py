@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness.contract.violation import Violation
-from startup_plan.harness.damage import json_variants
+from startup_plan.harness.contract.violation import NeverReachedError, Violation, reached
+from startup_plan.harness.damage import schema_variants
+from startup_plan.harness.damage.variants import Variant
 from startup_plan.harness.world.reader import Reader, Saved, plain_engine, save_plan, shown
+from startup_plan.harness.world.subject import other_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.engine import Engine
+    from startup_plan.harness.world.subject import Schema
     from startup_plan.harness.world.world import World
 
 pytestmark = pytest.mark.requirement("LOAD-03")
@@ -91,48 +94,70 @@ def test_a_plan_under_another_name_is_a_miss(world: World, tally: Tally, other: 
         )
 
 
-@pytest.mark.parametrize(("saved_as", "read_as"), [(2, 1), (1, 2), (0, 1)])
+@pytest.mark.parametrize(("saved_as", "read_as"), [(1, 0), (0, 1), (2, 0)])
 def test_a_plan_of_another_schema_is_a_miss(
     world: World, tally: Tally, saved_as: int, read_as: int
 ) -> None:
-    """A plan that a program with another schema version saved is not applied by this one."""
-    if not world.subject.set_schema(world.subject.fresh(), 1):
-        pytest.skip("the subject has no PLAN_SCHEMA_VERSION that could be another")
-    engine = plain_engine()
-    places = {}
-    for schema in {saved_as, read_as}:
-        result = world.boot(engine, schema=schema)
-        if result.raised is not None or len(world.plans()) != 1:
-            raise Violation(None, f"no plan of schema {schema} could be saved: {result}")
-        places[schema] = world.plans()[0]
-        os.replace(places[schema], f"{world.cache_root}/schema{schema}")
-    os.replace(f"{world.cache_root}/schema{saved_as}", places[read_as])
-    result = world.boot(engine, schema=read_as)
+    """A plan that a program with another schema version saved is not applied by this one.
+
+    Version 0 is the subject's own, whatever it is.
+    """
+    versions = _versions(world)
+    there, here = (_saved_as(world, versions[number]) for number in (saved_as, read_as))
+    reached(there != here, f"a plan or a key that depends on {world.subject.schema_name}")
+    with open(here[0], "wb") as stream:
+        stream.write(there[1])
+    result = world.boot(plain_engine(), schema=versions[read_as])
     tally(boots=3)
 
     if result.applied is not None:
         raise Violation(
             "LOAD-03",
-            f"a plan that was saved as schema {saved_as} lay where one of schema {read_as} is "
-            f"looked for; schema {read_as} applied {shown(result.applied)}",
+            f"a plan that was saved as schema {versions[saved_as]} lay where one of schema "
+            f"{versions[read_as]} is looked for; schema {versions[read_as]} applied "
+            f"{shown(result.applied)}",
         )
 
 
-def test_a_schema_that_only_equals_one_is_a_miss(world: World, tally: Tally) -> None:
-    """Where the file is JSON with a field `schema`, only the integer 1 is schema 1."""
-    engine = plain_engine()
-    saved = save_plan(world, engine)
-    variants = list(json_variants.schema_swaps(saved.data))
+def test_what_only_equals_the_schema_is_a_miss(world: World, tally: Tally) -> None:
+    """Where the schema version can be seen in the file, only its own spelling is that version."""
+    own, other, _ = _versions(world)
+    path, data = _saved_as(world, own)
+    _, foreign = _saved_as(world, other)
+    variants = list(schema_variants.respelled(data, own, foreign, other))
     if not variants:
-        pytest.skip("the plan is no JSON object with a field `schema`")
-    tally(byte_variants=len(variants))
+        pytest.skip("no place in the file is seen to hold the schema version")
+    tally(boots=2, byte_variants=len(variants))
     applied = []
-    with Reader(world, engine) as reader:
-        for variant in variants:
-            with open(saved.path, "wb") as stream:
+    with Reader(world, plain_engine()) as reader:
+        for variant in (Variant("", data), *variants):
+            with open(path, "wb") as stream:
                 stream.write(variant.data)
             if reader.look().applied is not None:
                 applied.append(variant.name)
+    reached(applied[:1] == [""], "a plan that is applied as it was saved")
 
-    if applied:
-        raise Violation("LOAD-03", f"{saved}; applied all the same: {', '.join(applied)}")
+    if applied[1:]:
+        raise Violation(
+            "LOAD-03", f"a plan of schema {own} was applied all the same: {', '.join(applied[1:])}"
+        )
+
+
+def _versions(world: World) -> tuple[Schema, Schema, Schema]:
+    """The subject's own schema version, and two others."""
+    own = world.subject.schema
+    if own is None:
+        pytest.skip("the subject has no plan schema version that could be another")
+    return (own, *other_schemas(own))
+
+
+def _saved_as(world: World, schema: Schema) -> tuple[str, bytes]:
+    """Where a program of a schema version saves, and what; nothing lies there afterwards."""
+    result = world.boot(plain_engine(), schema=schema)
+    plans = world.plans()
+    if result.raised is not None or len(plans) != 1:
+        raise NeverReachedError(f"a plan of schema {schema}: {result}")
+    with open(plans[0], "rb") as stream:
+        data = stream.read()
+    os.unlink(plans[0])
+    return plans[0], data

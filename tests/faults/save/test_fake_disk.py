@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import pytest
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError, Violation
 from startup_plan.harness.operations.faults import EndlessError
 from startup_plan.harness.operations.save_trial import NEIGHBOUR, NEW, OLD
 from startup_plan.harness.stubs.units import gib
@@ -42,7 +42,7 @@ class FakeDisk:
     """A world on a simulated disk, with a plan of `OLD` bytes on it."""
 
     def __init__(self, world: World) -> None:
-        """Save the plan; skip the test where the simulated disk is not real enough for that."""
+        """Save the plan."""
         self.world = world
         # Within a fake world, `os` is pyfakefs's, which knows its disk.
         self.disk: FakeFilesystem = vars(os)["filesystem"]
@@ -50,7 +50,7 @@ class FakeDisk:
         self.disk.set_disk_usage(AMPLE)
         first = world.boot(self.engine, suggestion=OLD)
         if first.raised is not None or not world.plans():
-            pytest.skip(f"on the simulated disk not even a healthy boot stores a plan: {first}")
+            raise NeverReachedError(f"a plan on the simulated disk: {first}")
         self.plan = world.plans()[0]
         self.lasting = frozenset(world.files())
         self.old = self.read()

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from startup_plan.harness.contract import profiles
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import Violation, reached
 from startup_plan.harness.operations.save_trial import make_old
 from startup_plan.harness.races.crowd import Crowd, Size
+from startup_plan.harness.races.two_savers import ONE_PID, TwoSavers
 
 if TYPE_CHECKING:
-    from startup_plan.harness.session.fixtures import Tally
+    from startup_plan.harness.session.fixtures import Tally, WorldFactory
     from startup_plan.harness.world.world import World
 
 
@@ -32,22 +33,34 @@ def test_every_reader_in_a_crowd_sees_a_whole_plan(
 
     if trouble:
         raise Violation("SAVE-12", _story(crowd, trouble))
-    assert (came.hits > 0, came.kills > 0) == (True, True)
+    reached(came.hits, "a look-up that applied a plan while others saved")
+    reached(came.kills, "a saver that was killed in the midst of a save")
 
 
 @pytest.mark.requirement("SAVE-04")
-def test_a_crowd_with_one_process_id_does_no_harm(world: World, tally: Tally) -> None:
-    """After a crowd of containers on one volume has saved, the whole plan of one is there."""
+def test_a_crowd_with_one_process_id_does_no_harm(
+    world_factory: WorldFactory, tally: Tally
+) -> None:
+    """After a crowd of containers on one volume has saved, the whole plan of one is there.
+
+    Whether a crowd comes to an order that does harm is luck, so such an order is looked for first:
+    the same subject is to fail the same tests each time.
+    """
+    with TwoSavers(world_factory(), over_old=True, pids=ONE_PID) as savers:
+        for legs in savers.orders():
+            met = savers.meet(legs)
+            if end := savers.wrong(met):
+                raise Violation("SAVE-04", savers.tell(met, legs, end))
     saves = 32 if profiles.is_thorough() else 8
     size = Size(savers=8, saves=saves, readers=0, doomed=0)
-    with Crowd(world, size, seed=SEED + 1, over_old=True, same_pid=True) as crowd:
+    with Crowd(world_factory(), size, seed=SEED + 1, over_old=True, same_pid=True) as crowd:
         came = crowd.run()
         trouble = [*came.trouble, *filter(None, [crowd.last_words()])]
     tally(race_rounds=came.rounds)
 
     if trouble:
         raise Violation("SAVE-04", _story(crowd, trouble))
-    assert came.rounds >= size.savers
+    reached(came.rounds >= size.savers, "a save of each process")
 
 
 @pytest.mark.requirement("SAVE-03")
@@ -69,7 +82,7 @@ def test_what_a_crowd_leaves_is_swept_by_a_later_save(world: World, tally: Tally
             f"{crowd.setting}; {len(remains)} files were left beside the plan; a save over an hour "
             f"later left {len(left)} of them",
         )
-    assert came.kills > 0
+    reached(came.kills, "a saver that was killed in the midst of a save")
 
 
 def _size() -> Size:

@@ -367,6 +367,42 @@ def test_mapped_memory_is_an_error(tmp_path: Path) -> None:
         mmap.mmap(stream.fileno(), 0)
 
 
+@pytest.mark.parametrize(
+    ("mode", "access"),
+    [("rb", mmap.ACCESS_READ), ("rb", mmap.ACCESS_DEFAULT), ("r+b", mmap.ACCESS_COPY)],
+)
+def test_a_map_that_only_reads_changes_nothing(tmp_path: Path, mode: str, access: int) -> None:
+    """A map of a file that is open for reading, or a copy of its bytes, is let pass."""
+    (tmp_path / "f").write_bytes(b"x" * 4096)
+    prot = {"prot": mmap.PROT_READ} if access == mmap.ACCESS_DEFAULT else {"access": access}
+    with (
+        recording(tmp_path),
+        open(tmp_path / "f", mode) as stream,
+        mmap.mmap(stream.fileno(), 0, **prot) as mapped,
+    ):
+        found = mapped[:]
+
+    assert found == b"x" * 4096
+
+
+def test_a_file_without_a_name_is_followed_to_its_name(tmp_path: Path) -> None:
+    """O_TMPFILE makes nothing that a neighbour could find; the link is what gives it its name."""
+    named = str(tmp_path / "named")
+    with recording(tmp_path) as trace:
+        fd = os.open(tmp_path, os.O_WRONLY | os.O_TMPFILE)
+        os.link(f"/proc/self/fd/{fd}", named, src_dir_fd=fd)
+        os.close(fd)
+
+    opened, linked, _ = trace.operations
+    assert (opened.is_unnamed, opened.is_exclusive, opened.new_name) == (True, True, "")
+    assert (linked.name, linked.fd, linked.is_exclusive, linked.new_name) == (
+        "link",
+        opened.fd,
+        True,
+        named,
+    )
+
+
 def test_an_error_that_is_swallowed_comes_out_at_the_end(tmp_path: Path) -> None:
     """A subject that catches everything does not hide that it could not be followed."""
     trace: Trace = recording(tmp_path)

@@ -41,6 +41,18 @@ def write_and_replace(folder: str, *, sync_file: bool = False, sync_folder: bool
         os.close(fd)
 
 
+def link_and_replace(folder: str) -> None:
+    """Write a file without a name, name it, and put it in the plan's place."""
+    fd = os.open(folder, os.O_WRONLY | os.O_TMPFILE)
+    os.posix_fallocate(fd, 0, 2 * len(NEW))
+    os.write(fd, NEW)
+    os.ftruncate(fd, len(NEW))
+    os.fsync(fd)
+    os.link(f"/proc/self/fd/{fd}", f"{folder}/t", src_dir_fd=fd)
+    os.close(fd)
+    os.replace(f"{folder}/t", f"{folder}/plan")
+
+
 def write_in_place(folder: str) -> None:
     """Open the plan for writing and write, as plain code does."""
     with open(f"{folder}/plan", "wb") as stream:
@@ -123,6 +135,13 @@ def test_fsync_of_the_file_leaves_old_or_new(tmp_path: Path) -> None:
     )
 
     assert counts == {"old": 2, "new": 2}
+
+
+def test_a_file_that_was_linked_is_old_or_new(tmp_path: Path) -> None:
+    """A file that had no name when it was written is, once it is renamed, as whole as any other."""
+    counts = after(link_and_replace, tmp_path, "ordered", over_old=True)
+
+    assert set(counts) == {"old", "new"}
 
 
 @pytest.mark.parametrize("model", MODELS)

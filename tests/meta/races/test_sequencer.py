@@ -9,6 +9,7 @@ import itertools
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,6 +50,37 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+@pytest.mark.parametrize("pool", [False, True], ids=["thread", "pool"])
+def test_a_thread_of_a_player_is_the_player(tmp_path: Path, pool: bool) -> None:
+    """What a player has done by a thread that it waits for stops where the leg says, as its own."""
+
+    def apart(work: Callable[[], None]) -> Callable[[], None]:
+        def call() -> None:
+            if pool:
+                with ThreadPoolExecutor(1) as threads:
+                    threads.submit(work).result()
+            else:
+                thread = threading.Thread(target=work)
+                thread.start()
+                thread.join()
+
+        return call
+
+    calls = [apart(_writer(tmp_path, name)) for name in "ab"]
+    with Theatre(tmp_path) as stage:
+        played = stage.play(calls, [Leg(0, 2), Leg(1, 3), Leg(0)])
+
+    assert (played.errors, played.deadlocked) == ((None, None), False)
+    assert _names(played) == [
+        (0, "open"),
+        (1, "open"),
+        (1, "write"),
+        (0, "write"),
+        (0, "close"),
+        (1, "close"),
+    ]
 
 
 def test_legs_are_played_as_laid_down(tmp_path: Path) -> None:

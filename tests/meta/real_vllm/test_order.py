@@ -21,14 +21,14 @@ def test_an_order_survives_the_journey() -> None:
         environment={"VLLM_PORT": "1"},
         cards=[Accelerator("A", 8 * GIB, 3), Accelerator()],
         load=Load(weights=1),
-        ranks={1: RankOrder(held=1, broken=("device_name",), schema=2, stays_away=True)},
+        ranks={1: RankOrder(held=1, broken=("device_name",), other_schema=True, stays_away=True)},
     )
     arrived = BootOrder.from_values(json.loads(json.dumps(dataclasses.asdict(order))))
 
-    assert (arrived, arrived.size, arrived.of(1).schema, arrived.of(0)) == (
+    assert (arrived, arrived.size, arrived.of(1).other_schema, arrived.of(0)) == (
         order,
         4,
-        2,
+        True,
         RankOrder(),
     )
 

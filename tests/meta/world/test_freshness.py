@@ -441,8 +441,7 @@ def test_another_schema_ends_with_the_process(tmp_path: Path) -> None:
         for _ in range(2):
             module = subject.fresh()
             schemas.append(module.PLAN_SCHEMA_VERSION)
-            subject.set_schema(module, 7)
-            schemas.append(module.PLAN_SCHEMA_VERSION)
+            schemas.append(subject.fresh_as(7).PLAN_SCHEMA_VERSION)
 
     assert schemas == [1, 7, 1, 7]
 

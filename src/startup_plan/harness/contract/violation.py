@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a test says which requirement was broken, and by what history; or that it cannot tell."""
+"""How a test says what it found: a sentence broken, or not reached, or nothing to be judged.
+
+Only a `Violation` is a verdict against a subject. Whatever else a test raises is ours.
+"""
 
 from __future__ import annotations
 
@@ -32,3 +35,24 @@ class Violation(AssertionError):  # noqa: N818  # the word that reports use
 
 class UndecidedError(Exception):
     """A test could not come to a judgement, and that is no evidence about its sentence."""
+
+
+class NeverReachedError(Exception):
+    """On this subject a test does not come to its point; the message says what was missing.
+
+    Its sentence is neither kept nor broken by that, and the requirement does not hold for it.
+    """
+
+
+def reached(seen: object, missing: str) -> None:
+    """Go on, or end, only where a test has come to its point.
+
+    Args:
+        seen: what the test has seen of it; nothing of it if that is false.
+        missing: what it has not seen, for a person to read.
+
+    Raises:
+        NeverReachedError: it has not.
+    """
+    if not seen:
+        raise NeverReachedError(missing)

@@ -62,21 +62,6 @@ def mutations(data: bytes) -> Iterator[Variant]:
         yield from _of_field(fields, name)
 
 
-def schema_swaps(data: bytes) -> Iterator[Variant]:
-    """Other values of the field that vLLM's format calls `schema`, where there is one.
-
-    `true` and `1.0` equal 1 in Python, and are not schema 1 (LOAD-03).
-    """
-    fields = fields_of(data)
-    if "schema" not in fields:
-        return
-    for text in ("true", "1.0", "1e0", "2", "0", "-1", '"1"', "null", "[1]", '{"schema": 1}'):
-        yield Variant(f"schema written {text}", _joined(fields | {"schema": text}))
-    rest = {name: text for name, text in fields.items() if name != "schema"}
-    yield Variant("schema left out", _joined(rest))
-    yield Variant("schema written twice, 1 then 2", _doubled(fields, "schema", "2"))
-
-
 def _of_value(fields: dict[str, str], name: str) -> Iterator[Variant]:
     mine = fields[name]
     for text in STRANGE:

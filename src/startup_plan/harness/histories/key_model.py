@@ -16,6 +16,7 @@ from startup_plan.harness.stubs import backends
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.engine import UTILIZATION
+from startup_plan.harness.world.subject import other_schemas
 
 from . import keys
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from startup_plan.harness.stubs.configs import Setting
+    from startup_plan.harness.world.subject import Schema
     from startup_plan.harness.world.world import World
 
     Values = Mapping[str, Any]
@@ -174,9 +176,15 @@ class KeyedEngine:
     def __init__(self, world: World, folder: Path, own: int) -> None:
         """Begin as in the beginning."""
         self.world, self.own, self._folder = world, own, folder
-        self.has_schema = world.subject.set_schema(world.subject.fresh(), 1)
+        first = world.subject.schema
+        self._schemas: tuple[Schema, ...] = () if first is None else (first, *other_schemas(first))
         self.values: dict[str, Any] = {}
         self.reset({})
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether the subject has a plan schema version that can be another."""
+        return bool(self._schemas)
 
     def reset(self, values: Values) -> None:
         """Start over with these inputs."""
@@ -233,7 +241,9 @@ class KeyedEngine:
             Violation: none can be seen.
         """
         rank = self.values.get("rank", 0)
-        schema = self.values.get("schema", 1) if self.has_schema else None
+        # The first is the subject's own, which needs no telling.
+        number = self.values.get("schema", 1) - 1
+        schema = self._schemas[number] if self._schemas and number else None
         return keys.sure_key(self.world, self.engine, rank, schema=schema)
 
     def sorts(self) -> tuple[str, str]:

@@ -14,7 +14,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs.units import GIB
 from startup_plan.harness.world.engine import UTILIZATION, Engine
@@ -84,7 +84,7 @@ def idle_variables() -> tuple[Variable, ...]:
 
 
 def look(
-    world: World, engine: Engine, rank: int = 0, *, schema: int | None = None
+    world: World, engine: Engine, rank: int = 0, *, schema: int | str | None = None
 ) -> tuple[str | None, BootResult]:
     """Boot one rank in an empty plan folder.
 
@@ -113,21 +113,25 @@ def lacks_trait(world: World, trait: str, *, each: bool = False) -> str:
     return ""
 
 
-def key_of(world: World, engine: Engine, rank: int = 0, *, schema: int | None = None) -> str | None:
+def key_of(
+    world: World, engine: Engine, rank: int = 0, *, schema: int | str | None = None
+) -> str | None:
     """The key of one rank, None if its boot saves nothing; empties the plan folder first."""
     return look(world, engine, rank, schema=schema)[0]
 
 
-def sure_key(world: World, engine: Engine, rank: int = 0, *, schema: int | None = None) -> str:
+def sure_key(
+    world: World, engine: Engine, rank: int = 0, *, schema: int | str | None = None
+) -> str:
     """The key of one rank.
 
     Raises:
-        Violation: the boot saved nothing, so that no sentence about keys can hold.
+        NeverReachedError: the boot saved nothing, so that no key can be seen.
     """
     key, result = look(world, engine, rank, schema=schema)
     if key is None:
         said = f"; it logged: {result.lines[-1]}" if result.lines else ""
-        raise Violation(None, f"no key can be seen, nothing was saved: {result}{said}")
+        raise NeverReachedError(f"a key; nothing was saved: {result}{said}")
     return key
 
 

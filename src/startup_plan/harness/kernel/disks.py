@@ -13,7 +13,7 @@ import itertools
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError, UndecidedError, Violation
 from startup_plan.support.isolated import run_isolated
 
 from .trace import KernelError
@@ -38,7 +38,9 @@ def with_own_mounts(call: Callable[[], Any]) -> Any:
     """Run `call` in a child process that may mount what it likes; give what it returned.
 
     Raises:
-        Violation: the call raised one, or did not come to an end.
+        Violation: the call raised one.
+        NeverReachedError: likewise.
+        UndecidedError: the call raised something else, or did not come to an end.
         KernelError: the kernel refused a mount.
     """
     outcome = run_isolated(
@@ -49,7 +51,11 @@ def with_own_mounts(call: Callable[[], Any]) -> Any:
     kind, _, story = outcome.error.partition(": ")
     if kind == KernelError.__name__:
         raise KernelError(story)
-    raise Violation(None, story if kind == Violation.__name__ else str(outcome))
+    if kind == NeverReachedError.__name__:
+        raise NeverReachedError(story)
+    if kind == Violation.__name__:
+        raise Violation(None, story)
+    raise UndecidedError(f"a process with mounts of its own {outcome}")
 
 
 def mount_memory(folder: str, *, size: int, inodes: int) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError
 from startup_plan.harness.operations.faults import recording
 from startup_plan.harness.operations.save_trial import NEW, OLD
 from startup_plan.harness.stubs.units import gib
@@ -64,15 +64,15 @@ class KernelSave:
         """Save once, to see the system calls.
 
         Raises:
-            Violation: that does not go well, so nothing can be judged.
+            NeverReachedError: that does not go well.
         """
         self.trial = trial
         trial.put_back()
         self.clean = run_traced(self._save, trial.root)
         if complaint := _complaint(self.clean):
-            raise Violation(None, f"{trial.setting}; without any fault, the save {complaint}")
+            raise NeverReachedError(f"a save that goes well without any fault: it {complaint}")
         if not self.clean.calls or trial.is_unchanged:
-            raise Violation(None, f"{trial.setting}; without any fault, nothing was stored")
+            raise NeverReachedError("a save, without any fault, that stores a plan")
 
     def failed(self, error: str, calls: slice) -> Iterator[Blow]:
         """Save with each of some system calls failing in turn."""
@@ -138,16 +138,16 @@ class KernelLoad:
         """Save a plan and look it up once, to see the system calls.
 
         Raises:
-            Violation: that does not go well, so nothing can be judged.
+            NeverReachedError: that does not go well.
         """
         self.world = world
         self.engine = plain_engine()
         self.saved: Saved = save_plan(world, self.engine)
         self.clean = run_traced(self._look, world.cache_root)
         if complaint := _complaint(self.clean):
-            raise Violation(None, f"{self.saved}; without any fault, the look-up {complaint}")
+            raise NeverReachedError(f"a look-up that goes well without any fault: it {complaint}")
         if self.clean.value != ("", self.saved.kv_bytes) or not self.clean.calls:
-            raise Violation(None, f"{self.saved}; without any fault, it was not applied")
+            raise NeverReachedError("a look-up, without any fault, that applies a plan")
 
     def failed(self, error: str) -> Iterator[Blow]:
         """Look it up with the first system call failing, then with the second, and so on."""

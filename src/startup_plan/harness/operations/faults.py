@@ -63,6 +63,7 @@ class Trace(Observer):
         self.operations: list[Operation] = []
         self.hits: list[Operation] = []
         self._dead = False
+        self._last_word: BaseException | None = None
 
     @property
     def fired(self) -> bool:
@@ -90,7 +91,8 @@ class Trace(Observer):
         operation.index = len(self.operations) + 1
         self.operations.append(operation)
         if self.is_endless:
-            raise mark_injected(EndlessError(f"{self.endless} operations, and no end"))
+            self._last_word = EndlessError(f"{self.endless} operations, and no end")
+            raise mark_injected(self._last_word)
         if self._dead:
             operation.error = self.die()
             raise operation.error
@@ -111,13 +113,21 @@ class Trace(Observer):
         self._dead = True
         error = KilledError()
         mark_injected(error)
+        self._last_word = error
         return error
 
     def __exit__(self, *raised: object) -> None:
-        """See no more; the descriptors of a dead process are closed."""
+        """See no more; the descriptors of a dead process are closed.
+
+        Raises:
+            KilledError: the process died in a thread of its own, which kept that to itself.
+            EndlessError: likewise.
+        """
         if self._dead:
             self.bury()
         super().__exit__(*raised)
+        if self._last_word is not None and not any(isinstance(e, BaseException) for e in raised):
+            raise self._last_word
 
 
 recording: Final = Trace

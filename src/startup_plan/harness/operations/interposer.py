@@ -19,7 +19,10 @@ another program does on its own stays invisible.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import mmap
 import os
+import re
 import sys
 import threading
 import weakref
@@ -45,6 +48,10 @@ class UnknownOperationError(BaseException):
     """
 
 
+def _everything() -> bool:
+    return True
+
+
 class Observer:
     """Sees every operation below a folder, and decides what comes of it.
 
@@ -54,7 +61,7 @@ class Observer:
     Attributes:
         root: as given, made absolute.
         unknown: what could not be followed, as sentences.
-        thread: the only thread whose operations it sees; None for all.
+        sees: whether it sees what this thread does now; everything unless told otherwise.
     """
 
     strict = True
@@ -68,7 +75,7 @@ class Observer:
         self._inside = [f"{folder}{os.sep}" for folder in self._roots]
         self._files: weakref.WeakSet[InterposedFile] = weakref.WeakSet()
         self._fds: set[int] = set()
-        self.thread: int | None = None
+        self.sees: Callable[[], bool] = _everything
 
     def covers(self, path: str) -> bool:
         """Whether an absolute path is the folder or lies below it."""
@@ -175,6 +182,8 @@ def locate(path: Any, dir_fd: Any = None) -> str:
     """`path` as an absolute path, "" if it means nothing here; descriptors as they were opened."""
     if isinstance(path, int):
         return descriptors.get(path, "")
+    if (fd := named_descriptor(path)) in descriptors:
+        return descriptors[fd]
     try:
         text = os.fsdecode(path)
         if not text.startswith(os.sep):
@@ -185,11 +194,18 @@ def locate(path: Any, dir_fd: Any = None) -> str:
     return os.path.normpath(text)
 
 
+def named_descriptor(path: Any) -> int:
+    """The descriptor of this process that a path below /proc or /dev names, -1 if it names none."""
+    named = isinstance(path, (str, bytes, os.PathLike))
+    found = _DESCRIPTOR.fullmatch(os.fsdecode(path)) if named else None
+    return int(found[1]) if found else -1
+
+
 def watching(*paths: str) -> Observer | None:
     """The innermost observer that one of these concerns and that is not at work in this thread."""
-    busy, here = getattr(_engaged, "observers", ()), threading.get_ident()
+    busy = getattr(_engaged, "observers", ())
     for observer in reversed(_stack):
-        if observer in busy or observer.thread not in (None, here):
+        if observer in busy or not observer.sees():
             continue
         if any(path and observer.covers(path) for path in paths):
             return observer
@@ -213,6 +229,7 @@ def mark_injected(error: BaseException) -> BaseException:
 
 
 _readlink: Final = os.readlink
+_DESCRIPTOR: Final = re.compile(r"(?:/proc/(?:self|thread-self|\d+)|/dev)/fd/(\d+)")
 _installed: Final = contextlib.ExitStack()
 
 
@@ -223,14 +240,19 @@ def _install() -> None:
 
     _listen()
     _installed.enter_context(exchange())
-    hook = sys.unraisablehook
+    for where, name in ((sys, "unraisablehook"), (threading, "excepthook")):
+        _installed.callback(setattr, where, name, getattr(where, name))
+        setattr(where, name, _quiet(getattr(where, name)))
 
-    def quiet(unraisable: Any) -> None:
-        if not getattr(unraisable.exc_value, "_startup_plan_injected", False):
-            hook(unraisable)
 
-    sys.unraisablehook = quiet
-    _installed.callback(setattr, sys, "unraisablehook", hook)
+def _quiet(hook: Callable[[Any], object]) -> Callable[[Any], None]:
+    """A hook that passes over what was injected into a finalizer, or into a thread."""
+
+    def quiet(told: Any) -> None:
+        if not getattr(told.exc_value, "_startup_plan_injected", False):
+            hook(told)
+
+    return quiet
 
 
 def _uninstall() -> None:
@@ -266,6 +288,13 @@ def _listen() -> None:
         _listening = True
 
 
+def _maps_for_writing(fd: int, _length: int, access: int) -> bool:
+    """Whether a map may change its file: neither a copy nor of a file that is open for reading."""
+    if access in (mmap.ACCESS_READ, mmap.ACCESS_COPY) or fd not in descriptors:
+        return False
+    return fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+
+
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     if not _stack:
         return
@@ -279,7 +308,7 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
         folder = folder if isinstance(folder, int) and folder >= 0 else None
         paths = tuple(locate(arguments[index], folder) for index in which)
     elif event == "mmap.__new__":
-        paths = (descriptors.get(arguments[0], ""),)
+        paths = (descriptors.get(arguments[0], "") if _maps_for_writing(*arguments[:3]) else "",)
     else:
         return
     observer = watching(*paths)

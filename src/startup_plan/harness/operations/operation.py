@@ -14,7 +14,10 @@ REMOVES: Final = frozenset({"unlink", "rmdir"})
 
 _CHANGES: Final = WRITES | REMOVES | frozenset({
     "chmod", "chown", "fchmod", "fchown", "ftruncate", "link", "mkdir", "rename", "replace",
-    "symlink", "truncate", "utime",
+    "posix_fallocate", "symlink", "truncate", "utime",
+})  # fmt: skip
+_TAKES_SPACE: Final = frozenset({
+    "fdatasync", "fsync", "link", "mkdir", "posix_fallocate", "rename", "replace", "symlink",
 })  # fmt: skip
 _UNSEEN: Final = frozenset({"close", "fdatasync", "fsync"})
 
@@ -33,10 +36,12 @@ class Operation:
         path: absolute path of what it acts on; for an operation on a descriptor, the path under
             which that was opened.
         target: absolute destination of a rename or a link, the text of a symbolic link, else "".
-        fd: the descriptor that it acts on or has opened, else -1.
+        fd: the descriptor that it acts on or has opened, for a link the one that is given a name,
+            else -1.
         flags: flags of an open.
         mode: permission bits of an open, mkdir or chmod, and the question of an access.
-        size: bytes asked for by a read, length in bytes of a truncate, offset in bytes of a write
+        size: bytes asked for by a read, length in bytes of a truncate, the least length in bytes
+            of an allocation, offset in bytes of a write
             (of one through the position of the descriptor once it has happened).
         data: bytes to be written; bytes that a read has brought.
         result: what it returned, once it has.
@@ -80,15 +85,24 @@ class Operation:
     @property
     def may_create(self) -> bool:
         """Whether it opens a file that need not exist."""
-        return self.name == "open" and bool(self.flags & os.O_CREAT or self._is_unnamed)
+        return self.name == "open" and bool(self.flags & os.O_CREAT or self.is_unnamed)
+
+    @property
+    def new_name(self) -> str:
+        """The path at which it may put a file that was not there, "" if it gives none a name."""
+        if self.name == "link":
+            return self.target
+        return self.path if self.may_create and not self.is_unnamed else ""
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether it opens a file that nobody can have put there, or led elsewhere, before."""
-        return self._is_unnamed or bool(self.flags & os.O_CREAT and self.flags & os.O_EXCL)
+        """Whether it makes a file that nobody can have put there, or led elsewhere, before."""
+        if self.name == "link" or self.is_unnamed:
+            return True
+        return bool(self.flags & os.O_CREAT and self.flags & os.O_EXCL)
 
     @property
-    def _is_unnamed(self) -> bool:
+    def is_unnamed(self) -> bool:
         """Whether it opens a file that has no name yet."""
         return bool(_TEMPORARY) and self.flags & _TEMPORARY == _TEMPORARY
 
@@ -106,11 +120,7 @@ class Operation:
     @property
     def takes_space(self) -> bool:
         """Whether a full disk can refuse it."""
-        return (
-            self.may_create
-            or self.name in WRITES
-            or self.name in {"mkdir", "fsync", "fdatasync", "rename", "replace", "link", "symlink"}
-        )
+        return self.may_create or self.name in WRITES or self.name in _TAKES_SPACE
 
     def __repr__(self) -> str:
         """For a person who looks at a trace."""

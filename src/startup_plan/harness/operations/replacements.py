@@ -10,7 +10,7 @@ import os
 import tempfile
 from typing import IO, TYPE_CHECKING, Any, Final, final
 
-from .interposer import Observer, descriptors, dispatch, locate, watching
+from .interposer import Observer, descriptors, dispatch, locate, named_descriptor, watching
 from .operation import Operation
 from .python_file import InterposedFile, close_quietly, flags_of, open_file
 
@@ -23,11 +23,11 @@ _ON_PATH: Final = (
 )  # fmt: skip
 _ON_TWO: Final = ("link", "rename", "replace")
 _ON_FD: Final = (
-    "close", "fchmod", "fchown", "fdatasync", "fstat", "fsync", "ftruncate", "pread", "preadv",
-    "pwrite", "pwritev", "read", "readv", "write", "writev",
+    "close", "fchmod", "fchown", "fdatasync", "fstat", "fsync", "ftruncate", "posix_fallocate",
+    "pread", "preadv", "pwrite", "pwritev", "read", "readv", "write", "writev",
 )  # fmt: skip
 _WITHOUT_MEANING: Final = (
-    "mkfifo", "mknod", "posix_fallocate", "removexattr", "setxattr", "splice",
+    "mkfifo", "mknod", "removexattr", "setxattr", "splice",
 )  # fmt: skip
 _PLAIN: Final = {
     "remove": "unlink",
@@ -81,7 +81,7 @@ def _on_two(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         observer = watching(second, first)
         if observer is None:
             return real(src, dst, *arguments, **options)
-        operation = Operation(name, first, target=second)
+        operation = Operation(name, first, target=second, fd=named_descriptor(src))
         return dispatch(observer, operation, lambda: real(src, dst, *arguments, **options))
 
     return call
@@ -115,6 +115,8 @@ def _on_fd(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
             operation.mode = _number(arguments, options, "mode")
         if name in _WITH_SIZE:
             operation.size = _number(arguments, options, "length")
+        if name == "posix_fallocate":
+            operation.size = sum(arguments)
         perform = _performance(name, real, operation, arguments, options)
         return dispatch(observer, operation, perform)
 

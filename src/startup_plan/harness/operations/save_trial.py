@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from unittest import mock
 
 from startup_plan.harness.contract import profiles
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError, Violation
 from startup_plan.harness.stubs.units import GIB, gib
 from startup_plan.harness.world.engine import Engine
 
 from .faults import ERRORS, EndlessError, Trace, fail_at, kill_at, recording
 from .interposer import patched
+from .operation import WRITES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,14 +49,10 @@ OVER_AN_HOUR: Final = 3660
 """Seconds; a margin for clocks of files that are coarser than the clock of the process."""
 
 _NAMES: Final = frozenset({"link", "rename", "replace"})
+_CONTENTS: Final = WRITES | {"fdatasync", "fsync", "ftruncate", "truncate"}
 _TENANT: Final = "neighbour"
 _PATH: Final = re.compile(r"(?<!\w)/[^\s'\"]+")
 _DIGITS: Final = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
-_NOT_SAVED: Final = re.compile(
-    r"\bnot (been )?(saved|stored|written|persisted|kept)|\b(fail|failed|failure|failing|unable|"
-    r"cannot|could not|couldn't|error)\b",
-    re.IGNORECASE,
-)
 
 
 class Attempt(NamedTuple):
@@ -111,7 +108,7 @@ class SaveTrial:
         """Save once without any fault, to see how this subject does it.
 
         Raises:
-            Violation: not even that leaves a plan, so nothing can be judged.
+            NeverReachedError: not even that leaves a plan, or can be seen.
         """
         self.world = world
         self.root = os.path.dirname(world.cache_root)
@@ -128,7 +125,7 @@ class SaveTrial:
             first = self.save(value=OLD, neighbour=0)
         found = self.files()
         if first.raised is not None or not found:
-            raise Violation(None, f"on a healthy disk nothing was stored: {first}")
+            raise NeverReachedError(f"a save on a healthy disk that stores something: {first}")
         plans = world.plans()
         self.plan = plans[0] if plans else os.path.join(world.cache_root, min(found))
         self._lasting = frozenset(found)
@@ -140,7 +137,7 @@ class SaveTrial:
         self.published = 0 if self.is_unchanged else self._find_publication()
         self._success = [_plain(message) for _, message in self.said]
         if not self.clean.operations:
-            raise Violation(None, "no operation of this save can be seen, so none can fail")
+            raise NeverReachedError("an operation of a save that can be seen")
 
     @property
     def setting(self) -> str:
@@ -292,18 +289,28 @@ class SaveTrial:
         """Whether the last save logged a line that a save without faults does not."""
         return any(_plain(message) not in self._success for _, message in self.said)
 
-    def told_of_failure(self) -> str:
-        """The line in which the last save said that it had failed, "" if none did.
+    def words_of_failure(self, error: str) -> frozenset[str]:
+        """What this subject logs where a save fails: where its plan is kept from its place.
 
-        A line that a save without faults logs as well says success. Paths are left out.
+        Args:
+            error: name of the error that keeps it.
+
+        Returns:
+            The lines that a save without faults does not log, without numbers and paths; none
+            where the plan is in its place all the same.
         """
-        lines = [message for _, message in self.said]
-        plain = {_plain(message) for message in lines}
-        if not all(line in plain for line in self._success):
-            lines.sort(key=lambda message: _NOT_SAVED.search(message) is None)
-            if lines and _NOT_SAVED.search(lines[0]):
-                return self.blot(lines[0])
-        return ""
+        self.save(fail_at(self.root, self.published, error))
+        if not self.is_unchanged:
+            return frozenset()
+        return frozenset(self._told()) - {self.blot(line) for line in self._success}
+
+    def told_of_failure(self, words: frozenset[str]) -> str:
+        """The line of the last save that is among its words of failure, "" if none is."""
+        return next((line for line in self._told() if line in words), "")
+
+    def _told(self) -> list[str]:
+        """What the last save logged, without numbers and paths."""
+        return [self.blot(_plain(message)) for _, message in self.said]
 
     def blame(
         self, requirement: str, offenders: Sequence[str], tried: int, what: str = "faults"
@@ -362,10 +369,11 @@ class SaveTrial:
         return frozenset(map(os.path.basename, self._lasting))
 
     def _find_publication(self) -> int:
-        """The last operation that gave the plan its name, or else the last one on the plan."""
+        """The last operation that gave the plan its name, or else the last on what it holds."""
         done = [operation for operation in self.clean.operations if operation.error is None]
         named = [o.index for o in done if o.target == self.plan and o.name in _NAMES]
-        return max(named or [o.index for o in done if o.path == self.plan] or [0])
+        written = [o.index for o in done if o.path == self.plan and o.name in _CONTENTS]
+        return max(named or written or [0])
 
     @contextlib.contextmanager
     def _beside(self, neighbour: int) -> Iterator[None]:

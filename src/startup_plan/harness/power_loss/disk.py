@@ -139,12 +139,12 @@ class Disk:
         return True
 
     def _do_open(self, operation: Operation) -> None:
-        inode = self._find(operation.path)
+        inode = None if operation.is_unnamed else self._find(operation.path)
         if inode is None:
             if not operation.may_create:
                 raise UnmodelledError(f"{operation} opened what the model does not know")
             inode = self._new(b"")
-            if not getattr(os, "O_TMPFILE", 0) or (operation.flags & os.O_TMPFILE != os.O_TMPFILE):
+            if not operation.is_unnamed:
                 self._wait(operation.path, inode)
         elif operation.flags & os.O_TRUNC and inode in self._contents and self._contents[inode]:
             self._change(inode, _Write(0, None))
@@ -169,6 +169,11 @@ class Disk:
 
     def _do_ftruncate(self, operation: Operation) -> None:
         self._change(self._open[operation.fd][0], _Write(operation.size, None))
+
+    def _do_posix_fallocate(self, operation: Operation) -> None:
+        inode, _ = self._open[operation.fd]
+        if operation.size > len(self._contents[inode]):
+            self._change(inode, _Write(operation.size, None))
 
     def _do_fsync(self, operation: Operation) -> None:
         inode = self._open[operation.fd][0]
@@ -195,9 +200,8 @@ class Disk:
     _do_replace = _do_rename
 
     def _do_link(self, operation: Operation) -> None:
-        inode = self._find(operation.path)
-        if inode is None:
-            inode = self._open.get(operation.fd, (None, 0))[0]
+        opened = self._open.get(operation.fd)
+        inode = self._find(operation.path) if opened is None else opened[0]
         if inode is None:
             raise UnmodelledError(f"{operation} linked what the model does not know")
         self._wait(operation.target, inode)

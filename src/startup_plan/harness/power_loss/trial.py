@@ -17,7 +17,7 @@ import shutil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 from unittest import mock
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError
 from startup_plan.harness.operations.faults import fail_at, kill_at, recording
 from startup_plan.harness.operations.interposer import patched
 from startup_plan.harness.stubs.units import GIB, gib
@@ -130,7 +130,7 @@ class CrashTrial:
             self.history += self._save(number, value, fault)
             self.steps.append(Step(number, value, first, len(self.history)))
         if not any(op.opens_for_writing for op in self.history):
-            raise Violation(None, "a save on a healthy disk wrote nothing that can be followed")
+            raise NeverReachedError("a save on a healthy disk that writes what can be followed")
 
     def _save(self, number: int, value: int, fault: Any = None) -> list[Operation]:
         """One save of an engine; a neighbour makes sure that no earlier plan is applied."""
@@ -143,7 +143,7 @@ class CrashTrial:
         del device.tenants["neighbour"]
         # Under a fault a save may well raise, which is SAVE-01's matter.
         if (result.raised is not None and fault is None) or result.applied is not None:
-            raise Violation(None, f"nothing was saved on a healthy disk: {result}")
+            raise NeverReachedError(f"a save on a healthy disk: {result}")
         return list(trace.operations)
 
     def _leave_something(self) -> None:

@@ -18,7 +18,7 @@ import random
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, final
 from unittest import mock
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError
 from startup_plan.harness.operations.faults import recording
 from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.reader import Reader, plain_engine
@@ -125,7 +125,7 @@ class Crowd:
         """Boot everybody until it is about to save or read, and save the earlier plan.
 
         Raises:
-            Violation: a single save cannot be read back.
+            NeverReachedError: a single save cannot be read back.
         """
         world, device = self._world, self._world.devices[0]
         self._exit.callback(setattr, device, "tenants", device.tenants)
@@ -176,9 +176,9 @@ class Crowd:
         self._boot(SHORT + 1, 2 * A_NEIGHBOUR).save()
 
     def leftovers(self) -> list[str]:
-        """Paths of everything in the plan folder but the plan, sorted."""
+        """Paths of everything in the plan folder that one save alone does not leave, sorted."""
         folder = self._world.plan_folder
-        return [os.path.join(folder, name) for name in self._world.files() if name != self._plan]
+        return [os.path.join(folder, n) for n in self._world.files() if n not in self._lasting]
 
     def _begin(self) -> None:
         boot = self._boot(OLD, neighbour=0)
@@ -193,8 +193,9 @@ class Crowd:
         found = self._reader.look()
         plans = self._world.plans()
         if found.applied != OLD or len(plans) != 1:
-            raise Violation(None, f"one process alone saved {gib(OLD)}; then {found}")
-        self._plan = os.path.basename(plans[0])
+            raise NeverReachedError(f"a plan of one process alone, saved and applied; {found}")
+        # A lock file that stays is neither a plan nor litter.
+        self._lasting = frozenset(self._world.files())
         if not self._over_old:
             os.unlink(plans[0])
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several players that act on one folder, one at a time, in an order that is laid down beforehand.
 
-A *player* is a call that stands for a process. A *leg* lets one player go on until it is about to
-make its n-th operation, or to its end, while all others stand still. So two savers can be stopped
-between any two operations, without a sleep, and the same order comes out every time.
+A *player* is a call that stands for a process, with every thread that works for it. A *leg* lets
+one player go on until it is about to make its n-th operation, or to its end, while all others stand
+still. So two savers can be stopped between any two operations, without a sleep, and the same order
+comes out every time.
 
     with Theatre(folder) as stage:
         played = stage.play([first, second], [Leg(0, 3), Leg(1, 5), Leg(0), Leg(1)])
@@ -192,7 +193,8 @@ class Theatre(Observer):
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """A stage on which nobody plays yet."""
         super().__init__(root)
-        self._here = threading.local()
+        self._acting: _Thread | None = None
+        self._director: int | None = None
         self._exit = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -215,16 +217,29 @@ class Theatre(Observer):
         after_leg: Callable[[int], object] | None = None,
     ) -> Played:
         """Let `calls` act on the folder as `legs` say; see `direct`."""
-        return direct([_Thread(call, self._here) for call in calls], legs, before_turn, after_leg)
+        self._director = threading.get_ident()
+        try:
+            players = [_Thread(call, n, self._act) for n, call in enumerate(calls)]
+            return direct(players, legs, before_turn, after_leg)
+        finally:
+            self._director = None
 
     def operate(self, operation: Operation, perform: Callable[[], Result]) -> Result:
         """Stand still before the operation if the leg says so; who is no player just acts."""
         player = self._player()
         return perform() if player is None else player.operate(operation, perform)
 
+    def is_acting(self, number: int) -> bool:
+        """Whether it is the player of this number that acts in this thread."""
+        player = self._player()
+        return player is not None and player.number == number
+
+    def _act(self, player: _Thread | None) -> None:
+        self._acting = player
+
     def _player(self) -> _Thread | None:
-        found: _Thread | None = getattr(self._here, "player", None)
-        return found
+        """Who acts here: one at a time has a turn, and every thread but the director's is his."""
+        return None if threading.get_ident() == self._director else self._acting
 
 
 class Paced:
@@ -240,9 +255,14 @@ class Paced:
         self.operations: list[Operation] = []
         self.stop: Operation | None = None
         self.before: int | None = None
+        self._one_thread = threading.Lock()
 
     def operate(self, operation: Operation, perform: Callable[[], Result]) -> Result:
-        """Carry the operation out at its time."""
+        """Carry the operation out at its time; threads of one player wait for each other."""
+        with self._one_thread:
+            return self._operate(operation, perform)
+
+    def _operate(self, operation: Operation, perform: Callable[[], Result]) -> Result:
         operation.index = len(self.operations) + 1
         while self.before is not None and operation.index >= self.before:
             self.give_back(operation)
@@ -264,18 +284,23 @@ class Paced:
 class _Thread(Paced):
     """A player in a thread of this process; two locks pass the turn to and fro."""
 
-    def __init__(self, call: Callable[[], object], here: threading.local) -> None:
+    def __init__(
+        self, call: Callable[[], object], number: int, act: Callable[[_Thread | None], None]
+    ) -> None:
         super().__init__()
+        self.number = number
         self.ended = False
+        self._act = act
         self.error: BaseException | None = None
         self._dismissed = self._stuck = False
         self._go, self._back = threading.Lock(), threading.Lock()
         self._go.acquire()
         self._back.acquire()
-        self._thread = threading.Thread(target=self._live, args=(call, here), daemon=True)
+        self._thread = threading.Thread(target=self._live, args=(call,), daemon=True)
 
     def turn(self, before: int | None) -> None:
         self.before, self.stop = before, None
+        self._act(self)
         if self._thread.ident is None:
             self._thread.start()
         else:
@@ -284,6 +309,7 @@ class _Thread(Paced):
             self._stuck = True
             last = self.operations[-1] if self.operations else "its begin"
             raise StuckError(f"a player has not come back for {PATIENCE:g} s, after {last}")
+        self._act(None)
 
     def dismiss(self) -> None:
         self._dismissed = True
@@ -302,14 +328,12 @@ class _Thread(Paced):
         if self._dismissed:
             raise mark_injected(DeadlockError("nobody can end this wait"))
 
-    def _live(self, call: Callable[[], object], here: threading.local) -> None:
-        here.player = self
+    def _live(self, call: Callable[[], object]) -> None:
         try:
             call()
         except BaseException as error:
             self.error = error
         finally:
-            here.player = None
             self.ended = True
             self._back.release()
 

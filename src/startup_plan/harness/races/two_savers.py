@@ -16,12 +16,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 from unittest import mock
 
 from startup_plan.harness.contract import profiles
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError, Violation
 from startup_plan.harness.stubs.units import GIB, gib
 from startup_plan.harness.world.calls import call
 from startup_plan.harness.world.reader import Reader, plain_engine
@@ -96,7 +95,7 @@ class SavingBoot:
         """Look up the plan in vain, as every boot does that measures.
 
         Raises:
-            Violation: that raised, or applied a plan although less memory is free than it needs.
+            NeverReachedError: that raised, or applied a plan that needs more than is free.
         """
         for thing, state in self._pristine:
             vars(thing).clear()
@@ -107,10 +106,10 @@ class SavingBoot:
         try:
             call(self._module.maybe_apply_startup_plan, self._worker)
         except Exception as error:
-            raise Violation(None, f"no save can be tried: the look-up raised {error!r}") from error
+            raise NeverReachedError(f"a save; the look-up raised {error!r}") from error
         applied = self._config.cache_config.kv_cache_memory_bytes
         if applied is not None:
-            raise Violation(None, f"no save can be tried: the look-up applied {gib(applied)}")
+            raise NeverReachedError(f"a save; the look-up applied {gib(applied)}")
 
     def step_in(self) -> None:
         """Make this the process that runs: its modules and its memory are what is found."""
@@ -182,7 +181,7 @@ class TwoSavers:
         """See what each saver alone leaves behind.
 
         Raises:
-            Violation: not even that can be told apart.
+            NeverReachedError: not even that can be told apart.
         """
         world, device = self._world, self._world.devices[0]
         self._exit.callback(setattr, device, "tenants", device.tenants)
@@ -236,7 +235,7 @@ class TwoSavers:
         def live() -> None:
             self.boots[1].get_ready()
             # Where B waits for a lock of A, A goes on meanwhile.
-            inner.thread = threading.get_ident()
+            inner.sees = lambda: self._stage.is_acting(1)
             with contextlib.suppress(KilledError), inner:
                 self.boots[1].save()
 
@@ -348,12 +347,12 @@ class TwoSavers:
         self._alone = (self.meet([Leg(0)]).traits, self._only_b())
         self._plans = set(self._world.plans())
         if tuple(whole for whole, _ in self._alone) != tuple(boot.value for boot in self.boots):
-            raise Violation(
-                None,
-                "; ".join(
+            raise NeverReachedError(
+                "two plans that are applied; "
+                + "; ".join(
                     f"{name} alone saved {gib(boot.value)}, then a boot applied {gib(traits[0])}"
                     for name, boot, traits in zip(_NAMES, self.boots, self._alone, strict=True)
-                ),
+                )
             )
 
     def _only_b(self) -> Traits:

@@ -101,7 +101,7 @@ def _corrupt(group: Group) -> dict[str, Any]:
 
 
 def _other_version(_: Group) -> dict[str, Any]:
-    return {"schema": 2}
+    return {"other_schema": True}
 
 
 def _one_byte_less(_: Group) -> dict[str, Any]:

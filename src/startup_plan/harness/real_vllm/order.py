@@ -55,7 +55,7 @@ class RankOrder:
     Attributes:
         held: bytes that others hold of its card beyond what the card itself says.
         broken: device queries that fail (`state.Simulation.broken`).
-        schema: another plan schema version in this rank's process, or None.
+        other_schema: whether its process has another plan schema version.
         cache_root: this rank's own `VLLM_CACHE_ROOT`, or None for that of all.
         stays_away: whether it waits, before the look-up, until it is killed.
         no_group: whether its process has no process group when it looks its plan up.
@@ -64,7 +64,7 @@ class RankOrder:
 
     held: int = 0
     broken: tuple[str, ...] = ()
-    schema: int | None = None
+    other_schema: bool = False
     cache_root: str | None = None
     stays_away: bool = False
     no_group: bool = False

@@ -20,6 +20,7 @@ from startup_plan.harness.stubs.log import keep_line
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate, active
 from startup_plan.harness.world.calls import call
 from startup_plan.harness.world.outcome import BootResult
+from startup_plan.harness.world.subject import other_schemas
 from startup_plan.support.environment import FLAG, ROOT, flag_value
 from startup_plan.support.logged_lines import LoggedLines
 
@@ -160,11 +161,11 @@ class _Life:
 
         shipped = importlib.import_module(SHIPPED)
         capture(self._report.log)
-        module = subject.fresh()
-        schema = self._order.of(self._rank).schema
-        if schema is not None:
-            subject.set_schema(module, schema)
-        self._subject = module
+        own = subject.schema
+        if self._order.of(self._rank).other_schema and own is not None:
+            self._subject = subject.fresh_as(other_schemas(own)[0])
+        else:
+            self._subject = subject.fresh()
         for name, function in zip(FUNCTIONS, (self._apply, self._save), strict=True):
             if not hasattr(gpu_worker, name):
                 raise RuntimeError(f"this vLLM's worker does not call {name}")

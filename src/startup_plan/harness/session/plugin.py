@@ -8,13 +8,16 @@ A test says what it judges, and what it counted:
         ...
         tally(boots=2, examples=1)
 
-A failure that is a `Violation` with an id breaks that requirement; any other failure breaks every
-requirement that the test carries.
+A `Violation` with an id breaks that requirement, one without an id every requirement that the test
+carries. `NeverReachedError` says that this subject does not bring the test to its point. Any other
+failure is the suite's own, and decides nothing.
 """
 
 from __future__ import annotations
 
 import signal
+import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -216,6 +219,9 @@ class _Session:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Try the subject out where everybody can see it fail, before any worker starts."""
+        if self._config.getoption("--subject") != "reference":
+            # What a stranger's finalizers and threads raise is nobody's verdict, and may come late.
+            sys.unraisablehook = threading.excepthook = _let_pass
         manager = session.config.pluginmanager
         events = EventWriter(self._events)
         runs_tests = not getattr(self._config.option, "numprocesses", None)
@@ -244,6 +250,10 @@ class _Session:
         """Leave nothing behind."""
         if self._own_scratch is not None:
             remove_scratch(self._own_scratch)
+
+
+def _let_pass(_: object) -> None:
+    """Hear of an exception that nobody can catch, and say nothing."""
 
 
 def _terms(config: pytest.Config, gaps_file: Path | None) -> Terms:

@@ -3,19 +3,26 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NoReturn, final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, final
 
 import pytest
+from hypothesis.errors import Flaky
 
 from startup_plan.harness.contract import capabilities
-from startup_plan.harness.contract.violation import UndecidedError, Violation
+from startup_plan.harness.contract.violation import (
+    NeverReachedError,
+    UndecidedError,
+    Violation,
+)
 from startup_plan.harness.stubs.unknown import unknown_names
-from startup_plan.harness.verdict.record import Finding, Outcome, Record, clean
+from startup_plan.harness.verdict.record import NEVER_REACHED, Finding, Outcome, Record, clean
 from startup_plan.harness.verdict.stories import without_noise
 from startup_plan.support.seal import described
 
-from .watchdog import SlowError
+from .watchdog import HungError, SlowError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Mapping
@@ -28,7 +35,9 @@ if TYPE_CHECKING:
 PROPERTY: Final = "startup-plan-record"
 """The name under which a record travels in `report.user_properties`."""
 
-_NOTES: Final = 4
+_LONGEST: Final = 300
+
+_Said = TypeVar("_Said", Violation, NeverReachedError)
 
 
 @final
@@ -178,6 +187,9 @@ class Witness:
         if report.failed and call.excinfo is not None:
             self._note_failure(account, ids, call.excinfo.value)
             self._excuse(report, account)
+            if account.outcome == "skipped":
+                report.outcome = "skipped"
+                report.longrepr = (item.nodeid, 0, f"Skipped: {account.story}")
         elif report.skipped and account.outcome == "passed":
             account.outcome = "skipped"
             account.story = _skip_reason(report)
@@ -205,21 +217,27 @@ class Witness:
     def _note_failure(self, account: Account, ids: tuple[str, ...], error: BaseException) -> None:
         if account.outcome == "failed":
             return
-        if isinstance(error, (SlowError, UndecidedError)):
-            account.distrust(str(error))
+        if account.lacks is not None:
+            account.outcome, account.story = "failed", str(error)
             return
-        if beyond := [name for name in unknown_names if name not in self._does_without]:
+        violation = _find(error, Violation)
+        beyond = [name for name in unknown_names if name not in self._does_without]
+        if isinstance(error, HungError):
+            account.outcome, account.story, account.violated = "failed", str(error), ids
+        elif beyond and not isinstance(error, SlowError):
             # What the simulation cannot answer says nothing about the subject.
             account.distrust(beyond[0])
-            return
-        account.outcome = "failed"
-        violation = _find_violation(error)
-        account.told = violation is not None
-        account.story = violation.story if violation is not None else _story_of(error)
-        if account.lacks is not None:
-            return
-        account.findings = _findings(error, ids, self._register)
-        account.violated = tuple(dict.fromkeys(f.requirement for f in account.findings)) or ids
+        elif violation is not None:
+            account.outcome, account.told, account.story = "failed", True, violation.story
+            account.findings = _findings(error, ids, self._register)
+            account.violated = tuple(dict.fromkeys(f.requirement for f in account.findings))
+        elif missing := _find(error, NeverReachedError):
+            account.outcome, account.story = "skipped", f"{NEVER_REACHED}{missing}"
+        elif isinstance(error, (SlowError, UndecidedError)):
+            account.distrust(str(error))
+        else:
+            # Not one word of it is about a sentence: it is the suite that does not know this case.
+            account.distrust(f"the suite {_story_of(error)}")
 
     def _excuse(self, report: pytest.TestReport, account: Account) -> None:
         """Turn the failure of a known gap into an expected one."""
@@ -235,30 +253,29 @@ def _findings(error: BaseException, ids: Collection[str], known: Register) -> tu
         evidence = tuple(clean(one) for one in error.evidence)
         story = clean(without_noise(error.story))
         return tuple(Finding(str(one), story, evidence) for one in named)
-    if isinstance(error, BaseExceptionGroup):
+    if isinstance(error, BaseExceptionGroup) and not isinstance(error, Flaky):
         return tuple(one for part in error.exceptions for one in _findings(part, ids, known))
     return ()
 
 
-def _find_violation(error: BaseException) -> Violation | None:
-    """Find the violation in an exception, also where Hypothesis raised several as a group."""
-    if isinstance(error, Violation):
+def _find(error: BaseException, kind: type[_Said]) -> _Said | None:
+    """Find what a test said in an exception, also where Hypothesis raised several as a group."""
+    if isinstance(error, kind):
         return error
-    if isinstance(error, BaseExceptionGroup):
+    # What Hypothesis calls flaky holds what it has seen once, and not again.
+    if isinstance(error, BaseExceptionGroup) and not isinstance(error, Flaky):
         for part in error.exceptions:
-            if (found := _find_violation(part)) is not None:
+            if (found := _find(part, kind)) is not None:
                 return found
     return None
 
 
 def _story_of(error: BaseException) -> str:
-    """Make a short story out of any exception: what was raised, and for which input."""
-    message = str(error).strip()
-    if not isinstance(error, (AssertionError, pytest.fail.Exception)) or not message:
-        message = f"raised {type(error).__name__}: {message}".rstrip(": ")
-    head = "\n".join(message.splitlines()[:_NOTES])
-    notes = "\n".join(getattr(error, "__notes__", ())).splitlines()[:_NOTES]
-    return "\n".join([head, *notes])
+    """What a test raised that is no verdict, on one line, and the last place in it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    head = " ".join(f"raised {type(error).__name__}: {error}".split()).rstrip(": ")
+    return f"{head[:_LONGEST]}{where}"
 
 
 def _skip_reason(report: pytest.TestReport) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, final, get_args
 
 from .comparison import FAILS, KIND_WORDS, KINDS, Row, Side, compare
-from .record import COUNTERS
+from .record import COUNTERS, NEVER_REACHED
 from .stories import kind_of, without_noise
 
 if TYPE_CHECKING:
@@ -367,6 +367,8 @@ def _status(
         return "not-run", f"{UNDECIDED}{min(record.story for record in undecided)}"
     if unfinished := len(tests) - len(records):
         return "not-run", _unfinished(evidence, tests, unfinished)
+    if missed := [record for record in records if record.story.startswith(NEVER_REACHED)]:
+        return "not-run", min(record.story for record in missed)
     if any(record.outcome == "passed" for record in records):
         return "holds", None
     if reasons := {record.story for record in records if record.outcome == "skipped"}:

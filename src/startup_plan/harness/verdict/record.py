@@ -12,6 +12,9 @@ Outcome = Literal["passed", "failed", "skipped"]
 COUNTERS: Final = ("boots", "examples", "byte_variants")
 """The counts that every report carries, even at zero."""
 
+NEVER_REACHED: Final = "never reached: "
+"""How the story of a test begins that did not come to its point; it counts as skipped."""
+
 _STORY_LINES: Final = 12
 _STORY_CHARACTERS: Final = 2000
 

@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 
-from startup_plan.harness.contract.violation import UndecidedError, Violation
+from startup_plan.harness.contract.violation import UndecidedError
 from startup_plan.support.apart import describe_end
 
 from .engine import Engine
@@ -33,8 +33,7 @@ def boot_elsewhere(subject: str, folder: str, hash_seed: str, seconds: float = 6
         seconds: how long it may take.
 
     Raises:
-        Violation: the process did not end in time.
-        UndecidedError: it ended without a word of its boot.
+        UndecidedError: the process did not end in time, or without a word of its boot.
     """
     command = [sys.executable, "-m", "startup_plan.harness.world.another_process", subject, folder]
     environment = os.environ | {"PYTHONHASHSEED": hash_seed}
@@ -43,7 +42,7 @@ def boot_elsewhere(subject: str, folder: str, hash_seed: str, seconds: float = 6
             command, check=False, capture_output=True, text=True, env=environment, timeout=seconds
         )
     except subprocess.TimeoutExpired:
-        raise Violation(None, f"a boot in a new process did not end within {seconds} s") from None
+        raise UndecidedError(f"a boot in a new process did not end within {seconds} s") from None
     try:
         return BootResult.from_values(json.loads(done.stdout.splitlines()[-1]))
     except (ValueError, LookupError, TypeError):

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import unittest
 from typing import TYPE_CHECKING, Final
 
 from pyfakefs.fake_filesystem_unittest import Patcher
 from pyfakefs.helpers import set_gid, set_uid
 
+from .engine import Engine
 from .world import World
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ SOMEBODY: Final = 1001
 """The user of a new fake disk; others are any other number but 0, which is root."""
 
 _FOLDER: Final = "/disk"
+_TRIED: Final = "/tried"
 
 
 @contextlib.contextmanager
@@ -34,11 +37,20 @@ def fake_world(subject: Subject) -> Iterator[World]:
 
     Args:
         subject: the implementation under test.
+
+    Raises:
+        SkipTest: this disk is not real enough for the subject: not even a healthy boot stores a
+            plan there that the next one applies.
     """
     with subject.apart(), Patcher():
-        os.mkdir(_FOLDER)
-        os.chmod(_FOLDER, 0o777)  # noqa: S103  # of this fake disk
+        for folder in (_TRIED, _FOLDER):
+            os.mkdir(folder)
+            os.chmod(folder, 0o777)  # noqa: S103  # of this fake disk
         become(SOMEBODY)
+        with World(subject, _TRIED) as tried:
+            boots = [tried.boot(Engine()) for _ in range(2)]
+        if boots[1].applied is None:
+            raise unittest.SkipTest(f"on the simulated disk, in good health: {boots[1]}")
         with World(subject, _FOLDER) as world:
             yield world
 

@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import importlib.abc
 import sys
+from collections.abc import MutableMapping
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, final
@@ -112,13 +113,14 @@ class OwnModules:
         alive: the modules that this process has, by name, in the order in which they began.
     """
 
-    __slots__ = ("_begun", "alive", "sources")
+    __slots__ = ("_begun", "_instead", "alive", "sources")
 
     def __init__(self, sources: Sources) -> None:
         """Nothing is imported yet."""
         self.sources = sources
         self.alive: dict[str, ModuleType] = {}
         self._begun: set[str] = set()
+        self._instead: Mapping[str, object] = {}
 
     def serve(self) -> None:
         """Be the process whose modules every import finds."""
@@ -152,9 +154,14 @@ class OwnModules:
             if above is not None and vars(above).get(leaf) is module:
                 delattr(above, leaf)
 
-    def begin(self) -> ModuleType:
-        """Import the module that has the functions, in a process that has none yet."""
+    def begin(self, instead: Mapping[str, object] | None = None) -> ModuleType:
+        """Import the module that has the functions, in a process that has none yet.
+
+        Args:
+            instead: names of modules to the values that they keep, whatever is assigned to them.
+        """
         self.end()
+        self._instead = instead or {}
         self.serve()
         for name in (*self.sources.used, *self.sources.aliases):
             sys.modules.pop(name, None)
@@ -201,13 +208,44 @@ class OwnModules:
         self._begun.add(source.name)
         before = set(vars(module))
         try:
-            exec(self.sources.code(source), vars(module))
+            space = vars(module)
+            local = _Space(space, self._instead) if self._instead else space
+            exec(self.sources.code(source), space, local)
         except BaseException:
             self._begun.discard(source.name)
             for name in vars(module).keys() - before:
                 del vars(module)[name]
             raise
         return True
+
+
+@final
+class _Space(MutableMapping[str, Any]):
+    """The names of a module while it is executed, some of which keep a value of ours.
+
+    Args:
+        names: of the module.
+        instead: name to the value that it keeps, whatever is assigned to it.
+    """
+
+    def __init__(self, names: dict[str, Any], instead: Mapping[str, object]) -> None:
+        self._names = names
+        self._instead = instead
+
+    def __getitem__(self, name: str) -> Any:
+        return self._names[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._names[name] = self._instead.get(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        del self._names[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 @final

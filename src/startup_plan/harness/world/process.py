@@ -71,7 +71,7 @@ class Process:
         self.during_load: contextlib.AbstractContextManager[Any] | None = None
         self.during_save: contextlib.AbstractContextManager[Any] | None = None
         self.runs_out = ""
-        self.schema: int | None = None
+        self.schema: int | str | None = None
         self.suggestion: object = None
 
     def open(self) -> None:
@@ -119,9 +119,8 @@ class Process:
     def worker(self, result: BootResult) -> SimulatedWorker:
         """Execute the subject, and give it a worker."""
         world = self._world
-        self._module = world.subject.fresh()
-        if self.schema is not None:
-            world.subject.set_schema(self._module, self.schema)
+        subject = world.subject
+        self._module = subject.fresh() if self.schema is None else subject.fresh_as(self.schema)
         result.worker = world.worker(self._engine, self._rank, result.calls, self._footprint)
         return result.worker
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import NeverReachedError
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs.units import gib
 from startup_plan.support.isolated import run_isolated
@@ -121,16 +121,16 @@ def save_plan(world: World, engine: Engine, suggestion: int | None = None) -> Sa
         suggestion: KV-cache size in bytes to hand over instead of what the boot measured.
 
     Raises:
-        Violation: the boot raised, or left nothing to be read.
+        NeverReachedError: the boot raised, or left nothing to be read.
     """
     before = {path: _read(path) for path in world.plans()}
     result = world.boot(engine, suggestion=suggestion)
     if result.raised is not None:
-        raise Violation(None, f"nothing can be read, because the {result}")
+        raise NeverReachedError(f"a plan that can be read: the {result}")
     handed = result.suggestion if suggestion is None else suggestion
     changed = [path for path in world.plans() if before.get(path) != _read(path)]
     if len(changed) != 1 or handed is None:
-        raise Violation(None, f"nothing can be read, because no plan was saved: {result}")
+        raise NeverReachedError(f"a plan that can be read; none was saved: {result}")
     return Saved(changed[0], _read(changed[0]), handed, result.free)
 
 

@@ -26,12 +26,24 @@ if TYPE_CHECKING:
 
     from .own_modules import Sources
 
+_SCHEMA: Final = "PLAN_SCHEMA_VERSION"
+"""What vLLM's module calls it."""
+
 FUNCTIONS: Final = {
     "compute_plan_fingerprint": ("vllm_config", "rank", "world_size"),
     "maybe_apply_startup_plan": ("worker",),
     "maybe_save_startup_plan": ("worker", "kv_cache_memory_bytes"),
 }
 """What a startup plan is made of, and what vLLM's worker gives each function, in this order."""
+
+
+Schema = int | str
+"""A plan schema version, as a subject has it."""
+
+
+def other_schemas(own: Schema) -> tuple[Schema, Schema]:
+    """Two versions that are not a subject's own, of the same kind."""
+    return (own + 1, own + 11) if isinstance(own, int) else (f"{own}1", f"{own}11")
 
 
 class MissingFunctionError(AssertionError):
@@ -47,9 +59,22 @@ class Subject:
         file: the file that was loaded; for a wheel, `WHEEL!MEMBER`.
         version: version of the distribution it belongs to, or "" where that is unknown.
         missing: the functions that it does not have.
+        schema: its plan schema version, a number or a text, None if it cannot be told.
+        schema_name: what it calls that.
     """
 
-    __slots__ = ("_main", "_modules", "_pristine", "_settled", "file", "missing", "name", "version")
+    __slots__ = (
+        "_main",
+        "_modules",
+        "_pristine",
+        "_settled",
+        "file",
+        "missing",
+        "name",
+        "schema",
+        "schema_name",
+        "version",
+    )
 
     def __init__(self, name: str, sources: Sources, file: str, version: str) -> None:
         """Execute the subject once, to see that it can be and what it has."""
@@ -57,12 +82,14 @@ class Subject:
         self.file = file
         self.version = version
         self.missing: tuple[str, ...] = ()
+        self.schema: Schema | None = None
         self._modules = OwnModules(sources)
         self._main: ModuleType | None = None
         self._settled: frozenset[str] = frozenset()
         self._pristine: Pristine | None = None
         with self.out_of_the_way(), stubs_ready():
             module = self._modules.begin()
+            self.schema_name, self.schema = self._find_schema()
         self.missing = tuple(f for f in FUNCTIONS if not callable(getattr(module, f, None)))
 
     @property
@@ -133,14 +160,27 @@ class Subject:
         self._modules.sources.recompile(change)
         self.forget()
 
-    def set_schema(self, module: ModuleType, version: int) -> bool:
-        """Give the instance `module` another plan schema version; False if it has no such name."""
-        found = False
-        for instance in self.instances:
-            if "PLAN_SCHEMA_VERSION" in vars(instance):
-                vars(instance)["PLAN_SCHEMA_VERSION"] = version
-                found = True
-        return found or hasattr(module, "PLAN_SCHEMA_VERSION")
+    def fresh_as(self, schema: Schema) -> ModuleType:
+        """The module as a new process of a release with another plan schema version would have it.
+
+        It is executed with that version from the first line on, so that what it makes of it when it
+        is imported is of that version as well.
+        """
+        self.forget()
+        self._main = self._modules.begin({self.schema_name: schema})
+        return self._main
+
+    def _find_schema(self) -> tuple[str, Schema | None]:
+        """The name of the plan schema version, and its value; "" and None if it cannot be told."""
+        found: dict[str, Schema] = {
+            name: value
+            for instance in self.instances
+            for name, value in vars(instance).items()
+            if "schema" in name.lower() and type(value) in (int, str)
+        }
+        if _SCHEMA in found:
+            return _SCHEMA, found[_SCHEMA]
+        return next(iter(found.items())) if len(found) == 1 else ("", None)
 
     def out_of_the_way(self) -> contextlib.AbstractContextManager[None]:
         """Put back, at the end, whatever modules of these names were imported before."""

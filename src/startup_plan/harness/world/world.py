@@ -247,7 +247,7 @@ class World:
         during_load: contextlib.AbstractContextManager[Any] | None = None,
         during_save: contextlib.AbstractContextManager[Any] | None = None,
         suggestion: object = None,
-        schema: int | None = None,
+        schema: int | str | None = None,
         runs_out: str = "",
         until: str = "saved",
     ) -> BootResult:

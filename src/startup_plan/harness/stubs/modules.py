@@ -17,6 +17,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, final
 
+from .distributed import DistributedModule
 from .state import active
 from .torch_module import TORCH, TorchModule, TorchVersion
 from .unknown import refuse
@@ -63,6 +64,8 @@ class StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         name = spec.name
         if name == "torch.version":
             return TorchVersion(name)
+        if name == "torch.distributed" or name.startswith("torch.distributed."):
+            return DistributedModule(name)
         if name.startswith("torch."):
             module = ModuleType(name)
             vars(module).update(vars(TORCH[name.split(".")[1]]()))

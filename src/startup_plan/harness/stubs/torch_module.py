@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
+from . import tensors
 from .state import active
 from .unknown import refuse
 from .worker import StubDevice
@@ -91,16 +93,12 @@ def _accelerator() -> SimpleNamespace:
     return SimpleNamespace(**ACCELERATOR)
 
 
-def _distributed() -> SimpleNamespace:
-    return SimpleNamespace(is_available=lambda: True, is_initialized=lambda: False)
-
-
 TORCH: Final[dict[str, Callable[[], Any]]] = {
     "__version__": _torch_version,
     "version": lambda: sys.modules["torch.version"],
     "device": lambda: StubDevice,
     "accelerator": _accelerator,
     "cuda": _accelerator,
-    "distributed": _distributed,
-    "Tensor": lambda: type("Tensor", (), {}),
+    "distributed": lambda: importlib.import_module("torch.distributed"),
+    **{name: (lambda meaning=meaning: meaning) for name, meaning in tensors.SURFACE.items()},
 }

@@ -12,6 +12,7 @@ from .calls import call
 from .worker_steps import KV, DeviceMemoryError, look_up, noting
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
     from startup_plan.harness.stubs.state import Device
@@ -48,7 +49,10 @@ class Process:
         "_world",
         "during_load",
         "during_save",
+        "meet",
+        "modules",
         "schema",
+        "subject",
         "suggestion",
     )
 
@@ -58,7 +62,7 @@ class Process:
     def __init__(
         self, world: World, engine: Engine, rank: int, footprint: Footprint, result: BootResult
     ) -> None:
-        """Nothing has happened; attributes as the arguments of `World.boot`."""
+        """Nothing has happened; attributes as the arguments of `World.boot`, and `Apart`."""
         self._world = world
         self._engine = engine
         self._rank = rank
@@ -69,6 +73,9 @@ class Process:
         self._module: ModuleType | None = None
         self.during_load: contextlib.AbstractContextManager[Any] | None = None
         self.during_save: contextlib.AbstractContextManager[Any] | None = None
+        self.meet: Callable[[str], None] = lambda _: None
+        self.subject = world.subject
+        self.modules = world.subject.fresh
         self.schema: int | None = None
         self.suggestion: object = None
 
@@ -95,12 +102,14 @@ class Process:
         """An estimate was never taken."""
 
     def forward(self, size: int) -> int:
-        """The transient peak."""
+        """The transient peak of a pass in which the ranks of an engine exchange."""
+        self.meet("profile run")
         return size
 
     def capture(self, label: str, size: int) -> int:
-        """Graphs take what they hold."""
-        del label
+        """Graphs take what they hold; to estimate them, ranks exchange."""
+        if label == "estimate":
+            self.meet("graph estimate")
         return size
 
     def write(self, label: str) -> int:
@@ -111,9 +120,9 @@ class Process:
     def worker(self, result: BootResult) -> SimulatedWorker:
         """Execute the subject, and give it a worker."""
         world = self._world
-        self._module = world.subject.fresh()
+        self._module = self.modules()
         if self.schema is not None:
-            world.subject.set_schema(self._module, self.schema)
+            self.subject.set_schema(self._module, self.schema)
         result.worker = world.worker(self._engine, self._rank, result.calls, self._footprint)
         return result.worker
 

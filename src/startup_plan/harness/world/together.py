@@ -176,54 +176,68 @@ def _passes(turns: Turns, seat: Seat, beside: set[int]) -> Callable[[str], None]
     return meet
 
 
-SHARED: Final = "AABB", "BBAA", "ABAB", "BABA", "ABBA", "BAAB"
+SHARED: Final = ("AABB", "BBAA", "ABAB", "BABA", "ABBA", "BAAB")
 """Every order in which two engines of one process look up and save."""
 
 
-def boot_in_one_process(
-    world: World, engines: Sequence[Engine], order: str, process: Subject
-) -> list[BootResult]:
-    """Boot two engines in one process, each in a thread.
+@final
+class OneProcess:
+    """A process in which engines boot, one after the other or at once in threads.
 
     Args:
         world: where.
-        engines: "A" and "B".
-        order: one of `SHARED`: whose turn it is, look-up or save.
-        process: a twin of the subject, whose modules live as long as the process.
     """
-    results = [BootResult(engine.name) for engine in engines]
-    left = list(order)
-    turns = Turns(lambda number: processes[number].turn())
-    processes = [_Process(world, None, process, set()) for _ in engines]
-    module: ModuleType | None = None
 
-    def modules() -> ModuleType:
-        nonlocal module
-        module = module or process.fresh()
-        return module
+    def __init__(self, world: World) -> None:
+        """Nothing of the subject is executed yet."""
+        self._world = world
+        self._subject = world.subject.twin()
+        self._module: ModuleType | None = None
 
-    def body(number: int) -> Callable[[], None]:
-        letter = "AB"[number]
+    def _modules(self) -> ModuleType:
+        if self._module is None:
+            self._module = self._subject.fresh()
+        return self._module
 
-        def await_turn() -> None:
-            turns.wait(lambda: left[0] == letter, None, "its turn")
+    def boot(self, engines: Sequence[Engine], order: str) -> list[BootResult]:
+        """Boot engines, each in a thread.
 
-        def meet(what: str) -> None:
-            if what == "profile run":
-                left.pop(0)
-                await_turn()
+        Args:
+            engines: "A", "B" and so on.
+            order: whose turn it is, twice for each: to look up, and to save.
+        """
+        world, left = self._world, list(order)
+        results = [BootResult(engine.name) for engine in engines]
+        turns = Turns(lambda number: processes[number].turn())
+        processes = [
+            _Process(world, _seat_of(engine, turns), self._subject, set()) for engine in engines
+        ]
 
-        def live() -> None:
-            await_turn()
+        def live(number: int) -> None:
+            letter = order_letters[number]
+
+            def await_turn() -> None:
+                turns.wait(lambda: left[0] == letter, None, "its turn")
+
+            def meet(what: str) -> None:
+                if what == "profile run":
+                    left.pop(0)
+                    await_turn()
+
             begun = functools.partial(results.__setitem__, number)
+            await_turn()
             try:
-                apart = Apart(process, modules, begun, world.cache_root, meet)
+                apart = Apart(self._subject, self._modules, begun, world.cache_root, meet)
                 world.boot(engines[number], apart=apart)
             finally:
-                while letter in left:
-                    left.remove(letter)
+                # A boot that ended early leaves its other turns to the others.
+                left[:] = [each for each in left if each != letter]
 
-        return live
+        order_letters = sorted(set(order))
+        turns.run([functools.partial(live, number) for number in range(len(engines))])
+        return results
 
-    turns.run([body(number) for number in range(len(engines))])
-    return results
+
+def _seat_of(engine: Engine, turns: Turns) -> Seat:
+    """The seat of the only rank of an engine."""
+    return Seat(Hall(Layout.of(engine.config.parallel_config)), 0, engine.placement[0], turns.wait)

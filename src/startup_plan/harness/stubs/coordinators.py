@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from . import distributed
 from .process_groups import GLOO, Group, device_backend, seated
+from .state import active
 from .tensors import cat
 from .unknown import refuse
 from .worker import StubDevice
-from .state import active
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,8 +115,13 @@ class Coordinator:
         distributed.barrier(group=self.cpu_group)
 
 
-_NAMED: Final = {"world": "world", "tp": "tensor model parallel", "pp": "pipeline model parallel",
-                 "dp": "data parallel", "ep": "expert parallel"}
+_NAMED: Final = {
+    "world": "world",
+    "tp": "tensor model parallel",
+    "pp": "pipeline model parallel",
+    "dp": "data parallel",
+    "ep": "expert parallel",
+}
 
 
 def accessor(name: str) -> Callable[[], Coordinator]:
@@ -124,8 +129,8 @@ def accessor(name: str) -> Callable[[], Coordinator]:
 
     def get() -> Coordinator:
         here = seated()
-        absent = here is None or (name == "ep" and not here.hall.layout.experts)
-        assert not absent and here is not None, f"{_NAMED[name]} group is not initialized"
+        if here is None or (name == "ep" and not here.hall.layout.experts):
+            raise AssertionError(f"{_NAMED[name]} group is not initialized")
         return Coordinator(name, here)
 
     return get

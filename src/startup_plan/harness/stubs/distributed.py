@@ -51,8 +51,10 @@ def _accepts(group: Group, call: str, *tensors: Tensor) -> None:
     """
     for each in tensors:
         if not isinstance(each, Tensor):
-            raise TypeError(f"Invalid function argument. Expected parameter of type torch.Tensor "
-                            f"in {call}, got {type(each).__name__}")
+            raise TypeError(
+                f"Invalid function argument. Expected parameter of type torch.Tensor "
+                f"in {call}, got {type(each).__name__}"
+            )
         kind = each.device.type
         if group.backend == GLOO:
             if kind == "cpu" or (kind == "cuda" and call in _ON_DEVICES_TOO):
@@ -422,7 +424,7 @@ class _WorldOf:
         return None if found is None else found.default()
 
 
-_SURFACE: Final[dict[str, Any]] = {
+_FUNCTIONS: Final[dict[str, Any]] = {
     each.__name__: each
     for each in (
         all_reduce, reduce, all_gather, all_gather_into_tensor, gather, broadcast,
@@ -431,7 +433,8 @@ _SURFACE: Final[dict[str, Any]] = {
         get_group_rank, get_global_rank, Work,
     )
 }  # fmt: skip
-_SURFACE |= {
+_SURFACE: Final[dict[str, Any]] = {
+    **_FUNCTIONS,
     "ProcessGroup": Group,
     "ReduceOp": SimpleNamespace(**{name: name for name in (*_OPERATIONS, "AVG")}),
     "DistBackendError": type("DistBackendError", (RuntimeError,), {}),

@@ -247,7 +247,7 @@ class Seat:
         self.wait = wait
 
     def default(self) -> Group:
-        """torch's default group, whose backend is that of the devices, as in vLLM."""
+        """Torch's default group, whose backend is that of the devices, as in vLLM."""
         name = "replica" if self.hall.layout.elastic else "world"
         return self.hall.group(name, self.rank, device_backend())
 

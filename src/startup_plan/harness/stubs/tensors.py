@@ -323,7 +323,9 @@ class Tensor:
             right, shape = [other], self.shape
         count = max(len(self.values), len(right))
         left = self.expanded(count)
-        results = [function(*pair) for pair in zip(left, right * (count // len(right)), strict=True)]
+        results = [
+            function(*pair) for pair in zip(left, right * (count // len(right)), strict=True)
+        ]
         return Tensor(results, shape, dtype or _kind_of(results), self.device)
 
     def __eq__(self, other: object) -> Any:
@@ -360,7 +362,7 @@ for _name in _SUMS:
     _function = getattr(operator, _name)
     setattr(Tensor, f"__{_name.strip('_')}__", _operation(_function, None))
     setattr(Tensor, f"__r{_name.strip('_')}__", _swapped(_function))
-Tensor.__invert__ = _inverted  # type: ignore[attr-defined]  # with the other operators
+setattr(Tensor, "__invert__", _inverted)  # noqa: B010  # with the other operators
 
 _PLAIN: Final = frozenset({"sum", "prod", "all", "any"})
 """What along the only dimension is the same as over everything."""
@@ -410,9 +412,7 @@ def _filled(value: float) -> Callable[..., Tensor]:
 
 
 def _like(value: float) -> Callable[..., Tensor]:
-    def make(
-        other: Tensor, *, dtype: DType | None = None, device: Any = None, **_: Any
-    ) -> Tensor:
+    def make(other: Tensor, *, dtype: DType | None = None, device: Any = None, **_: Any) -> Tensor:
         where = other.device if device is None else device
         return full(other.shape, value, dtype=dtype or other.dtype, device=where)
 
@@ -444,8 +444,8 @@ SURFACE: Final[dict[str, Any]] = {
     **DTYPES,
     "Tensor": Tensor,
     "tensor": tensor,
-    "as_tensor": lambda data, **more: data.to(**more) if isinstance(data, Tensor) else tensor(
-        data, **more
+    "as_tensor": lambda data, **more: (
+        data.to(**more) if isinstance(data, Tensor) else tensor(data, **more)
     ),
     "full": full,
     "zeros": zeros,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from types import ModuleType, SimpleNamespace
@@ -100,5 +101,5 @@ TORCH: Final[dict[str, Callable[[], Any]]] = {
     "accelerator": _accelerator,
     "cuda": _accelerator,
     "distributed": lambda: importlib.import_module("torch.distributed"),
-    **{name: (lambda meaning=meaning: meaning) for name, meaning in tensors.SURFACE.items()},
+    **{name: functools.partial(tensors.SURFACE.get, name) for name in tensors.SURFACE},
 }

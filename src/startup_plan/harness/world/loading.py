@@ -221,7 +221,9 @@ def _explained(name: str) -> Iterator[None]:
             f"{name} cannot be imported: {detail}; check the name, and install what it needs"
         ) from None
     except Exception as error:
-        detail = unknown_names[-1] if unknown_names else f"it raises {type(error).__name__}: {error}"
+        detail = (
+            unknown_names[-1] if unknown_names else f"it raises {type(error).__name__}: {error}"
+        )
         raise SubjectError(f"{name} cannot be imported: {detail}") from None
     except SystemExit as error:
         raise SubjectError(f"{name} cannot be imported: it exits with {error.code}") from None

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Threads of which one runs at a time, handed over where it waits for another.
 
-So the order is the same in every run, nobody sleeps, and a hang is seen instead of waited for: it is
-the moment in which everybody waits. Time is simulated; it passes only then, up to the next moment
-at which somebody's patience ends.
+So the order is the same in every run, nobody sleeps, and a hang is seen instead of waited for: it
+is the moment in which everybody waits. Time is simulated; it passes only then, up to the next
+moment at which somebody's patience ends.
 """
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Callable, Sequence
 
 PATIENCE: Final = 600.0

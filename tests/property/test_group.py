@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import pytest
 
 from startup_plan.harness.contract.violation import Violation, reached
 from startup_plan.harness.histories.scenes import must_boot, tale
-from startup_plan.harness.stubs import vllm_module
 from startup_plan.harness.world.engine import Engine
 
 if TYPE_CHECKING:
@@ -18,15 +17,8 @@ if TYPE_CHECKING:
     from startup_plan.harness.world.world import World
 
 
-def _uninitialized() -> NoReturn:
-    """As vLLM's accessors answer before any group was made."""
-    raise AssertionError("simulated: the process group is not initialized")
-
-
 @pytest.mark.requirement("GROUP-04")
-def test_a_single_rank_needs_no_process_group(
-    world: World, tally: Tally, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_single_rank_needs_no_process_group(world: World, tally: Tally) -> None:
     """With torch.distributed not initialised and no group in sight, one rank saves and applies."""
     engine = Engine()
     must_boot(world, engine, "GROUP-04")
@@ -34,9 +26,7 @@ def test_a_single_rank_needs_no_process_group(
     reached(usual.applied, "a plan of a single rank that is applied where there is a group")
     for path in world.plans():
         os.unlink(path)
-    for name in vllm_module.PROVIDERS:
-        if name.startswith("get_") and name.endswith("_group"):
-            monkeypatch.setitem(vllm_module.PROVIDERS, name, lambda: _uninitialized)
+    world.has_groups = False
     world.tell("the plans are gone, and there is no process group")
     must_boot(world, engine, "GROUP-04")
     second = must_boot(world, engine, "GROUP-04")

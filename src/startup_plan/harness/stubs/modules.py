@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from . import torch_module, vllm_module
 from .backends import BACKENDS
+from .distributed import DistributedModule
 from .state import active
 from .torch_module import TorchModule, TorchVersion, is_of_torch
 from .unknown import refuse
@@ -83,6 +84,8 @@ class StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         name = spec.name
         if name == "torch.version":
             return TorchVersion(name)
+        if name == "torch.distributed" or name.startswith("torch.distributed."):
+            return DistributedModule(name)
         if name.startswith("torch."):
             module = ModuleType(name)
             vars(module).update(vars(getattr(sys.modules["torch"], name.split(".")[1])))

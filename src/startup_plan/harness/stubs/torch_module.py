@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
+from . import tensors
 from .backends import BACKENDS
 from .state import active
 from .unknown import refuse
@@ -168,16 +171,12 @@ def _absent(kind: str) -> SimpleNamespace:
     return SimpleNamespace(**answers)
 
 
-def _distributed() -> SimpleNamespace:
-    return SimpleNamespace(is_available=lambda: True, is_initialized=lambda: False)
-
-
 TORCH: Final[dict[str, Callable[[], Any]]] = {
     "__version__": _torch_version,
     "version": lambda: sys.modules["torch.version"],
     "device": lambda: StubDevice,
     "accelerator": _any_accelerator,
     "cuda": _cuda,
-    "distributed": _distributed,
-    "Tensor": lambda: type("Tensor", (), {}),
+    "distributed": lambda: importlib.import_module("torch.distributed"),
+    **{name: functools.partial(tensors.SURFACE.get, name) for name in tensors.SURFACE},
 }

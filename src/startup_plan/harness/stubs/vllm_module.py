@@ -7,10 +7,11 @@ import contextlib
 import hashlib
 import importlib
 import os
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, final
 
 from . import configs as stub_configs
+from . import coordinators
 from .log import keep_line
 from .platform import StubPlatform
 from .state import active
@@ -101,10 +102,6 @@ REGISTERED: Final = {v.name: v for v in stub_configs.VARIABLES}
 """Variables that vLLM registers, by name."""
 
 
-def _group() -> SimpleNamespace:
-    return SimpleNamespace(rank=0, rank_in_group=0, world_size=1, is_last_rank=True)
-
-
 def _vllm_version() -> str:
     simulation = active()
     if "vllm_version" in simulation.broken:
@@ -128,9 +125,6 @@ PROVIDERS: Final[dict[str, Callable[[], Any]]] = {
     "GiB_bytes": lambda: GIB,
     "format_gib": lambda: lambda number: f"{round(number / GIB, 2)}",
     "safe_hash": lambda: lambda data, **_: hashlib.md5(data, usedforsecurity=False),
-    "get_world_group": lambda: _group,
-    "get_tp_group": lambda: _group,
-    "get_pp_group": lambda: _group,
-    "get_dp_group": lambda: _group,
+    **coordinators.PROVIDED,
 }
 """Name -> what it means, in whatever module of vLLM a subject looks for it."""

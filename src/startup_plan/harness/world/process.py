@@ -12,6 +12,7 @@ from .calls import call
 from .worker_steps import KV, DeviceMemoryError, look_up, noting
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
     from startup_plan.harness.stubs.state import Device
@@ -48,8 +49,11 @@ class Process:
         "_world",
         "during_load",
         "during_save",
+        "meet",
+        "modules",
         "runs_out",
         "schema",
+        "subject",
         "suggestion",
     )
 
@@ -59,7 +63,7 @@ class Process:
     def __init__(
         self, world: World, engine: Engine, rank: int, footprint: Footprint, result: BootResult
     ) -> None:
-        """Nothing has happened; attributes as the arguments of `World.boot`."""
+        """Nothing has happened; attributes as the arguments of `World.boot`, and `Apart`."""
         self._world = world
         self._engine = engine
         self._rank = rank
@@ -71,6 +75,9 @@ class Process:
         self.during_load: contextlib.AbstractContextManager[Any] | None = None
         self.during_save: contextlib.AbstractContextManager[Any] | None = None
         self.runs_out = ""
+        self.meet: Callable[[str], None] = lambda _: None
+        self.subject = world.subject
+        self.modules = world.subject.fresh
         self.schema: int | str | None = None
         self.suggestion: object = None
 
@@ -98,13 +105,16 @@ class Process:
         """An estimate was never taken."""
 
     def forward(self, size: int) -> int:
-        """The transient peak."""
+        """The transient peak of a pass in which the ranks of an engine exchange."""
         self._reach("activations")
+        self.meet("profile run")
         return size
 
     def capture(self, label: str, size: int) -> int:
-        """Graphs take what they hold."""
+        """Graphs take what they hold; to estimate them, ranks exchange."""
         self._reach(label)
+        if label == "estimate":
+            self.meet("graph estimate")
         return size
 
     def write(self, label: str) -> int:
@@ -119,8 +129,8 @@ class Process:
     def worker(self, result: BootResult) -> SimulatedWorker:
         """Execute the subject, and give it a worker."""
         world = self._world
-        subject = world.subject
-        self._module = subject.fresh() if self.schema is None else subject.fresh_as(self.schema)
+        schema = self.schema
+        self._module = self.modules() if schema is None else self.subject.fresh_as(schema)
         result.worker = world.worker(self._engine, self._rank, result.calls, self._footprint)
         return result.worker
 

@@ -20,6 +20,7 @@ from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.stubs import modules as stub_modules
 from startup_plan.harness.stubs.log import keep_line
 from startup_plan.harness.stubs.numbering import Numbering
+from startup_plan.harness.stubs.process_groups import seat_alone, sit
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
 from startup_plan.harness.stubs.worker import (
     Footprint,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from .engine import Engine
     from .subject import Subject
+    from .together import Apart
 
 
 class Seat(NamedTuple):
@@ -76,6 +78,8 @@ class World:
         cache_root: `VLLM_CACHE_ROOT` of all engines.
         story: what has happened, one clause each.
         boots: number of ranks that have booted.
+        has_groups: whether a rank that boots alone finds its process groups made, as in vLLM; the
+            other ranks are then in its own position.
         watches_hash: whether boots note the config hash before and after the look-up (BOOT-05).
         legal: inputs of a boot -> the values in bytes that a later boot under the same inputs may
             apply: the one saved last, and after a save that a fault hit, the one before as well.
@@ -96,6 +100,7 @@ class World:
         self.story: list[str] = []
         self.boots = 0
         self.watches_hash = False
+        self.has_groups = True
         self.legal: dict[tuple[object, ...], frozenset[int]] = {}
         self._exit = contextlib.ExitStack()
 
@@ -231,12 +236,11 @@ class World:
         return physics.footprint(engine, rank, self.traits(device), self.runtime)
 
     @contextlib.contextmanager
-    def process_of(self, engine: Engine) -> Iterator[None]:
+    def process_of(self, engine: Engine, cache_root: str = "") -> Iterator[None]:
         """The environment of a new process of `engine`; what it does to itself ends with it."""
         with process_kept():
-            os.environ.update(
-                {ROOT: self.cache_root, **flag_value(engine.enabled), **engine.environ}
-            )
+            root = cache_root or self.cache_root
+            os.environ.update({ROOT: root, **flag_value(engine.enabled), **engine.environ})
             yield
 
     def boot(
@@ -250,6 +254,7 @@ class World:
         schema: int | str | None = None,
         runs_out: str = "",
         until: str = "saved",
+        apart: Apart | None = None,
     ) -> BootResult:
         """Boot one rank of `engine` in a new process.
 
@@ -263,6 +268,7 @@ class World:
             runs_out: what there is no memory for: "weights", "activations", "estimate", "kv" or
                 "graphs".
             until: the stage at which the process ends; before it has saved, that is a kill.
+            apart: what it has of its own beside others that boot with it (`together`).
 
         Returns:
             What came of it; an exception of the subject is in the result, never raised here.
@@ -279,11 +285,21 @@ class World:
         process = Process(self, engine, rank, footprint, result)
         process.during_load, process.during_save = during_load, during_save
         process.suggestion, process.schema, process.runs_out = suggestion, schema, runs_out
-        with self.process_of(engine):
+        cache_root = self.cache_root
+        if apart is not None:
+            process.subject, process.modules = apart.subject, apart.modules
+            process.meet, cache_root = apart.meet, apart.cache_root
+            apart.begun(result)
+        elif self.has_groups:
+            sit(seat_alone(engine.config.parallel_config, rank, self.seat(engine, rank).ordinal))
+        with self.process_of(engine, cache_root):
             try:
                 self._live(process, engine, footprint, result, until)
             except KilledError:
                 result.killed = True
+            finally:
+                if apart is None:
+                    sit(None)
         measured = result.suggestion is not None
         handed = suggestion if measured and suggestion is not None else result.suggestion
         if type(handed) is int and 0 < handed <= min(result.free, result.budget) and engine.enabled:

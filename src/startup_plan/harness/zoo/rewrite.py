@@ -704,7 +704,9 @@ class _Boot:
             kv_bytes, verdict = self.offer(worker)
         except Exception as error:
             kv_bytes, verdict = None, f"not applied: {_shown(error)}"
-        if _is_grouped(worker.parallel_config):
+        if _joins(worker.parallel_config):
+            kv_bytes, verdict = None, "not used: this rank joins ranks that measured long ago"
+        elif _is_grouped(worker.parallel_config):
             kv_bytes, verdict = _agreed(kv_bytes, verdict)
         if kv_bytes is None:
             return verdict
@@ -791,6 +793,12 @@ def _is_grouped(parallel: Any) -> bool:
         parallel.world_size > 1
         or (replicas > 1 and getattr(parallel, "is_moe_model", None) is not False)
     )
+
+
+def _joins(parallel: Any) -> bool:
+    """Whether the others run already, and neither vote nor measure again (GROUP-05)."""
+    elastic = getattr(parallel, "enable_elastic_ep", False)
+    return bool(elastic and getattr(envs, "VLLM_ELASTIC_EP_SCALE_UP_LAUNCH", False))
 
 
 def _agreed(kv_bytes: int | None, verdict: str) -> tuple[int | None, str]:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final, NoReturn, final
 import pytest
 
 from startup_plan.harness.contract import capabilities
+from startup_plan.harness.contract.control import capability_of
 from startup_plan.harness.contract.violation import UndecidedError, Violation
 from startup_plan.harness.stubs.modules import unknown_names
 from startup_plan.harness.verdict.record import Outcome, Record, clean
 from startup_plan.support.seal import described
 
+from .controls import controls_of, stand
 from .watchdog import SlowError
 
 if TYPE_CHECKING:
@@ -74,13 +76,13 @@ def lacking(
 
     Args:
         config: of the session.
-        name: the capability.
+        name: the capability, or a control of its layer.
         reason: what is missing, for a person to read.
         item: the test, where it is known.
     """
     if item is not None:
         account_of(item).lacks = name
-    if name in config.stash[TERMS].required:
+    if capability_of(name) in config.stash[TERMS].required:
         pytest.fail(f"required capability {name}: {reason}", pytrace=False)
     pytest.skip(f"capability {name}: {reason}")
 
@@ -163,6 +165,10 @@ class Witness:
             if capability.present:
                 continue
             lacking(item.config, name, capability.reason, item)
+        for control in controls_of(item):
+            behaved, words = account.probed[control.name] = stand(item.config, control)
+            if not behaved:
+                lacking(item.config, control.name, words, item)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, final, get_args
 
+from startup_plan.harness.contract.control import capability_of
+
 from .record import COUNTERS
 
 if TYPE_CHECKING:
@@ -121,7 +123,8 @@ class Report:
         results: one for each requirement of the register, in its order.
         undecided: requirements about which the run could not come to a judgement.
         stale: known gaps that hold.
-        lacking: capabilities that were required and are absent: name to reason.
+        lacking: capabilities that were required and are absent, and controls of required ones that
+            did not behave: name to reason.
         outcomes: how many tests passed, failed and were skipped.
     """
 
@@ -233,9 +236,9 @@ def build_report(
             if result.status == "holds" and result.requirement.id in terms.gaps
         ),
         lacking={
-            name: evidence.probed[name][1]
-            for name in terms.required
-            if name in evidence.probed and not evidence.probed[name][0]
+            name: reason
+            for name, (present, reason) in sorted(evidence.probed.items())
+            if capability_of(name) in terms.required and not present
         },
         counters=dict(counters),
         outcomes=dict(outcomes),

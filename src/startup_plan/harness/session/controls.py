@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness.contract.control import Control
 from startup_plan.support.scratch import fastest_folder, scratch_folder
 
 from .once import once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from startup_plan.harness.contract.control import Control
 
 _ANSWERS: Final = pytest.StashKey[dict[str, str]]()
 

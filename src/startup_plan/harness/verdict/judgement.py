@@ -162,6 +162,16 @@ class Report:
         return 2 if self.stale else 0
 
     @property
+    def remark(self) -> str:
+        """That the judgement stands on a release of vLLM that was never tried, or ""."""
+        untried, probed = self.environment.get("vllm_untried"), self.environment["capabilities"]
+        assert isinstance(probed, dict)
+        stood = [row["present"] for name, row in probed.items() if name.startswith("vllm/")]
+        if not untried or not stood:
+            return ""
+        return f"{untried}; its controls {'behave' if all(stood) else 'do not all behave'}"
+
+    @property
     def verdict(self) -> str:
         """The whole judgement in one line."""
         number = self.count()

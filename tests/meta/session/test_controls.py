@@ -3,31 +3,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
+from startup_plan.harness.cards.card import CardBusyError
+from startup_plan.harness.cards.controls import card_control
+from startup_plan.harness.cards.simulated import SimulatedCard
 from startup_plan.harness.census import controls as census_controls
 from startup_plan.harness.contract import capabilities
-from startup_plan.harness.contract.control import Control
+from startup_plan.harness.contract.control import REFERENCE, Control
+from startup_plan.harness.contract.violation import Violation
 from startup_plan.harness.gate.run import run_gate
 from startup_plan.harness.kernel import controls as kernel_controls
 from startup_plan.harness.kernel.trace import KernelError
 from startup_plan.harness.operations import controls as user_controls
 from startup_plan.harness.real_vllm import controls as worker_controls
+from startup_plan.harness.real_vllm.tried import tried, untried
 from startup_plan.harness.session import controls
+from startup_plan.harness.stubs.state import Device
+from startup_plan.harness.stubs.units import GIB, MIB
+from startup_plan.harness.verdict.judgement import Evidence
+from startup_plan.harness.verdict.terminal import closing
+from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.outcome import BootResult
+from startup_plan.harness.world.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.meta.conftest import Judge
 
     from startup_plan.harness.verdict.judgement import Report
 
 WORDS = "a boot with the feature off raised in 'groups'"
 
 SUITE = """
-from startup_plan.harness.contract.control import Control
+from startup_plan.harness.contract.control import REFERENCE, Control
+from startup_plan.harness.contract.violation import Violation
 
 def attempt(folder):
     with open({log!r}, "a") as stream:
@@ -124,7 +139,7 @@ def test_a_worker_that_fails_its_control_is_described(
         def __init__(self, *_: object) -> None:
             pass
 
-        def __enter__(self) -> Fake:
+        def __enter__(self) -> Self:
             return self
 
         def __exit__(self, *_: object) -> None:
@@ -175,3 +190,48 @@ def test_controls_behave_on_this_machine(pytestconfig: pytest.Config, control: C
         pytest.skip(capabilities.probe(control.capability).reason)
 
     assert controls.stand(pytestconfig, control) == (True, controls.BEHAVED)
+
+
+@pytest.mark.parametrize(("total", "behaves"), [(8 * GIB, True), (MIB, False)])
+def test_a_card_is_tried_with_the_reference(tmp_path: Path, total: int, *, behaves: bool) -> None:
+    """A card on which the reference and a boot with the feature off come to serve may judge."""
+
+    @contextlib.contextmanager
+    def opened(folder: Path) -> Iterator[SimulatedCard]:
+        with World(load_subject(REFERENCE), folder, [Device(total=total)]) as world:
+            yield SimulatedCard(world, 1)
+
+    control = card_control(opened)
+    try:
+        found = control.attempt(tmp_path)
+    except (CardBusyError, Violation) as error:
+        found = str(error)
+
+    assert (control.name, not found) == ("gpu/card", behaves)
+
+
+def test_a_release_that_was_never_tried_is_told() -> None:
+    """A release outside the list has a sentence; those in the list, and none at all, have none."""
+    assert untried("99.0.0") == "vLLM 99.0.0 was never tried with this harness"
+    assert [untried(release) for release in (*tried(), f"{tried()[-1]}+cpu", None)] == [None] * (
+        len(tried()) + 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("stood", "remark"),
+    [
+        ({"vllm/worker": True, "vllm/group": True}, "never tried; its controls behave"),
+        ({"vllm/worker": True, "vllm/group": False}, "never tried; its controls do not all behave"),
+        ({"vllm": True}, ""),
+    ],
+)
+def test_the_report_tells_of_it(judge: Judge, stood: dict[str, bool], remark: str) -> None:
+    """Where such a release has judged, the report says so, and what the controls did."""
+    evidence = Evidence(probed={name: (there, "words") for name, there in stood.items()})
+    report = judge(evidence=evidence, environment={"vllm_untried": "never tried"})
+
+    assert report.remark == remark
+    assert [line.text for line in closing(report) if line.text.startswith("note")] == (
+        [f"note     {remark}"] if remark else []
+    )

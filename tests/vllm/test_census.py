@@ -41,6 +41,7 @@ def taken(census_of: Callable[[str], Census]) -> Census:
     return census_of("reference")
 
 
+@pytest.mark.usefixtures("audited")
 def test_everything_is_classified(taken: Census) -> None:
     """Every field of every reachable class and every registered variable has a verdict."""
     assert (taken.unclassified, taken.unknown_classes, taken.out_of_reach) == ([], (), ())
@@ -52,6 +53,7 @@ def test_nothing_is_classified_that_is_not_there(taken: Census) -> None:
     assert taken.stale == ()
 
 
+@pytest.mark.usefixtures("audited")
 def test_reference_has_all_that_takes_memory(taken: Census) -> None:
     """Whatever takes device memory, or may, moves the key of the reference."""
     assert [row.name for row in taken.gaps] == []
@@ -63,6 +65,7 @@ def test_reference_has_nothing_without_need(taken: Census) -> None:
     assert [row.name for row in census.needless(taken)] == []
 
 
+@pytest.mark.usefixtures("audited")
 def test_one_entry_less_is_named(taken: Census) -> None:
     """A field and a variable that nobody has classified are named, and the census fails."""
     classes = classification.load().without(["CacheConfig.block_size", "VLLM_USE_DEEP_GEMM"])

@@ -16,7 +16,7 @@ from startup_plan.harness.world.engine import Engine
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("audited")]
 
 INSPECTOR: Final = str(Path(__file__).with_name("inspector.py"))
 UTILIZATION: Final = "cache_config.gpu_memory_utilization"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from startup_plan.harness.census.judge import Census
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("audited")]
 
 _FEWEST_BUILT: Final = 15
 """Of twenty engine arguments; a platform may refuse some of them."""

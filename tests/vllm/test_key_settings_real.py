@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from startup_plan.harness.census import judge as census
+from startup_plan.harness.census.controls import CONFIGURATIONS
 from startup_plan.harness.census.look import NO_KEY
 from startup_plan.harness.contract.violation import NeverReachedError, Violation
 from startup_plan.harness.histories import keys
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.subject import Subject
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.control(CONFIGURATIONS)]
 
 _SHOWN: Final = 8
 

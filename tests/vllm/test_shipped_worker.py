@@ -54,14 +54,16 @@ def test_it_reuses_the_plan_of_a_higher_budget(host: RealHost) -> None:
     assert (low.applied, low.needed > low.budget) == (high.suggestion, True)
 
 
-def test_it_takes_graphs_off_twice(host: RealHost) -> None:
-    """BOOT-08 is violated: the applied KV cache lacks the graphs beyond the safety buffer."""
+def test_it_takes_graphs_off_twice(shipped: Booter, host: RealHost) -> None:
+    """BOOT-08 is violated from 0.27 on: the applied KV cache lacks the graphs beyond the buffer."""
     load = Load(graphs=GIB, estimate=GIB)
     (first,), (second,) = (host.boot(host.order(load=load)) for _ in range(2))
     assert first.measured is not None
     assert second.applied is not None
 
-    assert first.measured - second.applied == SAFETY_BUFFER + GIB
+    # The worker of 0.26 keeps the estimate out of the peak that it subtracts again.
+    twice = 0 if shipped.version.startswith("0.26.") else GIB
+    assert first.measured - second.applied == SAFETY_BUFFER + twice
 
 
 def test_one_byte_less_on_one_rank_hangs_the_group(host: RealHost) -> None:

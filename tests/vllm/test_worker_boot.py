@@ -14,6 +14,7 @@ from startup_plan.harness.contract.violation import (
     UndecidedError,
     Violation,
 )
+from startup_plan.harness.real_vllm.controls import WORKER
 from startup_plan.harness.real_vllm.order import Load, RankOrder
 from startup_plan.harness.stubs.units import GIB, MIB, SAFETY_BUFFER, gib
 from startup_plan.harness.world.engine import UTILIZATION
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.outcome import BootResult
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.control(WORKER)]
 
 PROFILE: Final = "profile_run"
 ESTIMATE: Final = "profile_cudagraph_memory"

@@ -194,18 +194,28 @@ def _check_measurement(worker: Any, memory: bounds.Memory) -> None:
 def _graphs_once(worker: Any, suggestion: Any) -> Any:
     """`suggestion` with CUDA graphs counted once (BOOT-08); bytes.
 
-    vLLM's worker takes the graphs off the measurement when it has estimated them, and again when
-    it has captured them (`gpu_worker.py`, `determine_available_memory` and
-    `compile_or_warm_up_model`). Never more comes out than the boot itself allocated.
+    vLLM's worker takes the graphs off the measurement when it has estimated them, and from 0.27 on
+    again when it has captured them (`gpu_worker.py`, `determine_available_memory` and
+    `compile_or_warm_up_model`). That it does so is seen in its figures: what it takes for consumed
+    and for the peak has the estimate in it. Never more comes out than the boot itself allocated.
     """
     estimate = getattr(worker, "cudagraph_memory_estimate", None)
     allocated = getattr(worker, "available_kv_cache_memory_bytes", None)
     if not (type(suggestion) is int and type(estimate) is int and type(allocated) is int):
         return suggestion
     counted = getattr(vllm_access.envs(), "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", False)
-    if not counted or estimate <= 0:
+    if not counted or estimate <= 0 or not _has_the_estimate_twice(worker, allocated):
         return suggestion
     return max(suggestion, min(suggestion + estimate, allocated))
+
+
+def _has_the_estimate_twice(worker: Any, allocated: int) -> bool:
+    """Whether what is left of the budget after consumption and peak is what was allocated."""
+    figures = ("requested_memory", "total_consumed", "peak_activation_memory")
+    requested, consumed, peak = (getattr(worker, name, None) for name in figures)
+    if not (type(requested) is int and type(consumed) is int and type(peak) is int):
+        return False
+    return requested - consumed - peak == allocated
 
 
 def _candidate(found: Lookup) -> tuple[Plan | None, str]:

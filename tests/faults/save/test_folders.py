@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.operations.controls import USERS
 from startup_plan.harness.operations.save_trial import NEW, OLD, SaveTrial
 from startup_plan.harness.stubs.units import gib
 from startup_plan.harness.world.engine import Engine
@@ -68,6 +69,7 @@ def test_the_mode_of_a_plan_is_0666_less_the_umask(
 
 
 @pytest.mark.needs("root")
+@pytest.mark.control(USERS)
 @pytest.mark.requirement("SAVE-08")
 def test_a_rank_of_another_user_can_apply_a_plan(subject: Subject, tally: Tally) -> None:
     """Under umask 022, what root saved is applied by a process of user nobody."""

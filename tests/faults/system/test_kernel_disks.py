@@ -10,6 +10,7 @@ import pytest
 
 from startup_plan.harness.contract.violation import Violation, reached
 from startup_plan.harness.histories.scenes import tale
+from startup_plan.harness.kernel.controls import MOUNTED
 from startup_plan.harness.kernel.disks import (
     PAGE,
     bind,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
 
-pytestmark = pytest.mark.needs("mount")
+pytestmark = [pytest.mark.needs("mount"), pytest.mark.control(MOUNTED)]
 
 
 SIZE: Final = 16 * PAGE

@@ -10,6 +10,7 @@ import pytest
 
 from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation, reached
+from startup_plan.harness.kernel.controls import TRACED
 from startup_plan.harness.kernel.trace import OPENS, READS
 from startup_plan.harness.kernel.trial import READ_ERRORS, KernelLoad
 from startup_plan.harness.stubs.units import gib
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from startup_plan.harness.world.reader import Saved
     from startup_plan.harness.world.world import World
 
-pytestmark = pytest.mark.needs("ptrace")
+pytestmark = [pytest.mark.needs("ptrace"), pytest.mark.control(TRACED)]
 
 
 @pytest.mark.requirement("LOAD-06")

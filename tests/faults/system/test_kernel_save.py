@@ -10,6 +10,7 @@ import pytest
 
 from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import reached
+from startup_plan.harness.kernel.controls import TRACED
 from startup_plan.harness.kernel.trace import BOOKKEEPING, REMOVES
 from startup_plan.harness.kernel.trial import KernelSave, damage_of
 from startup_plan.harness.operations.save_trial import NEW, OLD, SaveTrial, errors, make_old
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from startup_plan.harness.session.fixtures import Tally
     from startup_plan.harness.world.world import World
 
-pytestmark = pytest.mark.needs("ptrace")
+pytestmark = [pytest.mark.needs("ptrace"), pytest.mark.control(TRACED)]
 
 SHARES: Final = 4
 """Parts into which the system calls of a save are divided, so that workers can divide them."""

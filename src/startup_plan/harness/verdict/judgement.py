@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, final, get_args
 
+from startup_plan.harness.contract.control import capability_of
+
 from .comparison import FAILS, KIND_WORDS, KINDS, Row, Side, compare
 from .record import COUNTERS, NEVER_REACHED
 from .stories import kind_of, without_noise
@@ -142,7 +144,8 @@ class Report:
         results: one for each requirement of the register, in its order.
         undecided: requirements about which the run could not come to a judgement.
         stale: known gaps that hold.
-        lacking: capabilities that were required and are absent: name to reason.
+        lacking: capabilities that were required and are absent, and controls of required ones that
+            did not behave: name to reason.
         outcomes: how many tests passed, failed and were skipped.
         besides: what `--only` leaves out and was seen to be violated on the way: id to story.
         base: what the subject is compared with, or None.
@@ -194,6 +197,16 @@ class Report:
         if self.undecided:
             return 4
         return 2 if self.stale else 0
+
+    @property
+    def remark(self) -> str:
+        """That the judgement stands on a release of vLLM that was never tried, or ""."""
+        untried, probed = self.environment.get("vllm_untried"), self.environment["capabilities"]
+        assert isinstance(probed, dict)
+        stood = [row["present"] for name, row in probed.items() if name.startswith("vllm/")]
+        if not untried or not stood:
+            return ""
+        return f"{untried}; its controls {'behave' if all(stood) else 'do not all behave'}"
 
     @property
     def verdict(self) -> str:
@@ -285,9 +298,9 @@ def build_report(
             if result.status == "holds" and result.requirement.id in terms.gaps
         ),
         lacking={
-            name: evidence.probed[name][1]
-            for name in terms.required
-            if name in evidence.probed and not evidence.probed[name][0]
+            name: reason
+            for name, (present, reason) in sorted(evidence.probed.items())
+            if capability_of(name) in terms.required and not present
         },
         counters=dict(counters),
         outcomes=dict(outcomes),

@@ -148,6 +148,8 @@ def closing(report: Report) -> Iterator[Line]:
         tried.append(f"{number['skipped']} skipped")
     counts = [counted(name, count) for name, count in report.counters.items()]
     yield Line(f"tests    {', '.join(tried)} in {report.seconds:.1f} s; {', '.join(counts)}")
+    if report.remark:
+        yield Line(f"note     {report.remark}")
     for name, reason in report.lacking.items():
         yield Line(f"required capability {name} is absent: {reason}", "bad")
     if report.besides:

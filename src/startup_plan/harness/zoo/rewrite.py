@@ -841,13 +841,20 @@ def _common_group() -> Any:
 def _graphs_once(worker: Any, suggestion: int) -> int:
     """The bytes to store: the worker subtracts CUDA graphs twice where it estimated them (BOOT-08).
 
-    What this boot itself allocated is the limit.
+    What this boot itself allocated is the limit. The worker of vLLM 0.26 does not keep what it has
+    consumed, and its peak is without the graphs: it subtracts them once.
     """
     estimate = getattr(worker, "cudagraph_memory_estimate", 0)
-    allocated = getattr(worker, "available_kv_cache_memory_bytes", 0)
-    if estimate and getattr(envs, "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", False):
-        return max(suggestion, min(int(allocated), suggestion + int(estimate)))
-    return suggestion
+    if not estimate or not getattr(envs, "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", False):
+        return suggestion
+    try:
+        spent = worker.total_consumed + worker.peak_activation_memory
+        allocated = int(worker.available_kv_cache_memory_bytes)
+    except AttributeError:
+        return suggestion
+    if spent + allocated != worker.requested_memory:
+        return suggestion
+    return max(suggestion, min(allocated, suggestion + int(estimate)))
 
 
 def _budget(worker: Any) -> int:

@@ -15,7 +15,7 @@ import click
 
 from startup_plan.harness.contract import capabilities, choices
 from startup_plan.harness.zoo.catalogue import EntryError, load_catalogue
-from startup_plan.harness.zoo.seed import REWRITE, source_of
+from startup_plan.harness.zoo.seed import patch_of, source_of
 from startup_plan.support.atomic_files import ReportPathError, check_writable, write_report
 from startup_plan.support.environment import processors
 
@@ -160,14 +160,8 @@ def _portrait(entry: ZooEntry) -> str:
         lines.append(f"  needs       {', '.join(entry.needs)}")
     if entry.origin:
         lines.append(f"  origin      {entry.origin}")
-    lines += [f"  {entry.description}", *_diff(entry)]
+    lines += [f"  {entry.description}", *patch_of(entry)]
     return "\n".join([*lines, ""])
-
-
-def _diff(entry: ZooEntry) -> list[str]:
-    """What is changed in the rewrite, as a patch."""
-    before, after = (text.splitlines() for text in (REWRITE.read_text("utf-8"), source_of(entry)))
-    return list(difflib.unified_diff(before, after, REWRITE.name, f"{entry.slug}.py", lineterm=""))
 
 
 def _run(

@@ -172,8 +172,14 @@ def test_everything_in_a_data_file_is_in_the_entry(tmp_path: Path) -> None:
         ("description", "description = 5", "description is missing"),
         ("origin", 'orgin = "measured: somewhere"', "unknown keys for faults: orgin"),
         ("[[change]]", "[change]", r"changes are written \[\[change\]\]"),
-        ("[[change]]", "[[change]]\nwith = 1", r"unknown keys in a \[\[change\]\]: with"),
+        (
+            "[[change]]",
+            "[[change]]\nwith = 1",
+            r"\[\[change\]\] of the rewrite: with",
+        ),
         ("replace", "", "replace is missing"),
+        ("needs", 'base = "vllm"', "base is one of rewrite, reference, not 'vllm'"),
+        ("needs", 'base = "reference"', "file is missing"),
         ("find", "why = '''", "unknown keys in a"),
     ],
 )
@@ -188,7 +194,7 @@ def test_wrong_data_file_is_refused(tmp_path: Path, line: str, instead: str, mes
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [("correct", "unknown keys for correct: consequences, needs"), ("fault", "at least one")],
+    [("correct", "unknown keys for correct: consequences, origin"), ("fault", "at least one")],
 )
 def test_a_data_file_is_what_its_folder_says(tmp_path: Path, kind: Kind, message: str) -> None:
     """What is correct breaks no requirement, and a fault has something changed."""

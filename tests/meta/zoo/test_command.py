@@ -197,7 +197,7 @@ def test_slug_without_run_tells_all(capsys: pytest.CaptureFixture[str]) -> None:
         text in out
         for text in (fault.title, "KEY-02", "BOOT-06, BOOT-07", fault.origin, fault.description)
     )
-    assert "+++ utilization_left_out.py" in out
+    assert "+++ utilization_left_out/rewrite.py" in out
     assert "+        gpu_memory_utilization" in out.splitlines()
 
 

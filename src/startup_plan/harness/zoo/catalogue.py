@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Subjects whose verdict is known, one data file each.
 
-`faults/SLUG.toml` is the rewrite with one mistake in it, which breaks what the file names and
-nothing else. `correct/SLUG.toml` breaks nothing. Both hold `title` and `description`, and a table
-`[[change]]` for each place of the rewrite that is not as it was: `find` is a text that occurs
-there once, `replace` what stands there instead. A fault says besides which `requirement` catches
-it, in which others it may show (`consequences`), what has to be there for anybody to see it
-(`needs`), and its `origin`.
+`faults/SLUG.toml` is a correct plan with one mistake in it, which breaks what the file names and
+nothing else. `correct/SLUG.toml` breaks nothing. Both hold `title` and `description`, the `base`
+that they change (the rewrite where it is left out), and a table `[[change]]` for each place of it
+that is not as it was: `find` is a text that occurs there once, `replace` what stands there instead,
+`file` the module of the reference that it is in. What they need of this machine is in `needs`. A
+fault says besides which `requirement` catches it, in which others it may show (`consequences`), and
+its `origin`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final, get_args
 
 from startup_plan.harness.contract import capabilities
 from startup_plan.harness.contract.register import load_register
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
 Kind: TypeAlias = Literal["correct", "fault"]
+Base: TypeAlias = Literal["rewrite", "reference"]
 
 _HOME: Final = Path(__file__).parent
 _FOLDERS: Final[dict[Kind, str]] = {"correct": "correct", "fault": "faults"}
-_BOTH: Final = frozenset(("title", "description", "change"))
+_BOTH: Final = frozenset(("title", "description", "base", "needs", "change"))
 _KEYS: Final[dict[Kind, frozenset[str]]] = {
     "correct": _BOTH,
-    "fault": _BOTH | {"requirement", "consequences", "needs", "origin"},
+    "fault": _BOTH | {"requirement", "consequences", "origin"},
 }
 
 _register = cache(load_register)
@@ -49,10 +51,12 @@ class Change:
     Attributes:
         find: what stands there, and nowhere else, once the changes before this one are made.
         replace: what takes its place.
+        file: in which module of its base, "" where the base is a single one.
     """
 
     find: str
     replace: str
+    file: str = ""
 
 
 @final
@@ -69,7 +73,8 @@ class ZooEntry:
         needs: capabilities without which nobody can see the fault.
         origin: where the fault comes from: a row of the issue table, or "measured".
         description: what was changed, and what happens to an engine because of it.
-        changes: what makes the subject out of the rewrite, in order.
+        changes: what makes the subject out of its base, in order.
+        base: what is changed: "rewrite", one module, or "reference", a package.
     """
 
     slug: str
@@ -81,6 +86,7 @@ class ZooEntry:
     origin: str = ""
     description: str
     changes: tuple[Change, ...] = ()
+    base: Base = "rewrite"
 
 
 def load_catalogue() -> dict[str, ZooEntry]:
@@ -128,6 +134,9 @@ def _entry(slug: str, kind: Kind, table: dict[str, Any]) -> ZooEntry:
     consequences = _names(table, "consequences", _register(), "ids of requirements")
     if requirement in consequences:
         raise ValueError("consequences are what fails besides the requirement")
+    base = table.get("base", "rewrite")
+    if base not in get_args(Base):
+        raise ValueError(f"base is one of {', '.join(get_args(Base))}, not {base!r}")
     changes = table.get("change", [])
     if not isinstance(changes, list) or not all(isinstance(change, dict) for change in changes):
         raise ValueError("changes are written [[change]], each with a find and a replace")
@@ -140,14 +149,22 @@ def _entry(slug: str, kind: Kind, table: dict[str, Any]) -> ZooEntry:
         needs=_names(table, "needs", capabilities.names(), "capabilities"),
         origin=origin,
         description=_text(table, "description").strip(),
-        changes=tuple(_change(change) for change in changes),
+        changes=tuple(_change(change, base) for change in changes),
+        base=base,
     )
 
 
-def _change(table: dict[str, Any]) -> Change:
-    if unknown := sorted(table.keys() - {"find", "replace"}):
-        raise ValueError(f"unknown keys in a [[change]]: {', '.join(unknown)}")
-    return Change(_text(table, "find"), _text(table, "replace", or_empty=True))
+def _change(table: dict[str, Any], base: Base) -> Change:
+    """A change of a file that `base` has.
+
+    Raises:
+        ValueError: it is none.
+    """
+    keys = {"find", "replace", "file"} if base == "reference" else {"find", "replace"}
+    if unknown := sorted(table.keys() - keys):
+        raise ValueError(f"unknown keys in a [[change]] of the {base}: {', '.join(unknown)}")
+    file = _text(table, "file") if base == "reference" else ""
+    return Change(_text(table, "find"), _text(table, "replace", or_empty=True), file)
 
 
 def _names(table: dict[str, Any], key: str, known: Container[str], what: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pytest
 
 from startup_plan.harness.contract import profiles
 from startup_plan.harness.contract.violation import Violation, reached
-from startup_plan.harness.real_vllm.controls import GROUP, WORKER
+from startup_plan.harness.real_vllm.controls import GROUP
 from startup_plan.harness.real_vllm.group_scenes import (
     FAILURES,
     MISSES,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from startup_plan.harness.real_vllm.host import RealHost
     from startup_plan.harness.session.fixtures import Tally
 
-pytestmark = [pytest.mark.vllm, pytest.mark.control(WORKER, GROUP)]
+pytestmark = [pytest.mark.vllm, pytest.mark.control(GROUP)]
 
 PAIR: Final = next(iter(SHAPES))
 LARGER: Final = list(SHAPES)[1:]

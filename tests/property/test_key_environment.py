@@ -46,15 +46,16 @@ def test_what_a_connector_or_a_backend_reads_moves_the_key(
     world: World, tally: Tally, variable: Takes
 ) -> None:
     """A variable that takes memory while its connector or backend is loaded gives another key."""
+    if variable.backend not in ("", world.runtime.backend.name):
+        pytest.skip(f"read under another accelerator: judged with --backend {variable.backend}")
     light, heavy = variable.texts
-    with variable.on(world):
-        found = [keys.sure_key(world, _engine(variable, text)) for text in variable.texts]
-        tally(boots=2, examples=1)
-        if found[0] != found[1]:
-            return
-        loaded = f" with {variable.connector} loaded" if variable.connector else ""
-        one, other = (_engine(variable, text, _NEARLY_ALL) for text in variable.texts)
-        story = keys.reuse(world, one, f"{variable.name} is {heavy} instead of {light}", other)
+    found = [keys.sure_key(world, _engine(variable, text)) for text in variable.texts]
+    tally(boots=2, examples=1)
+    if found[0] != found[1]:
+        return
+    loaded = f" with {variable.connector} loaded" if variable.connector else ""
+    one, other = (_engine(variable, text, _NEARLY_ALL) for text in variable.texts)
+    story = keys.reuse(world, one, f"{variable.name} is {heavy} instead of {light}", other)
 
     raise Violation(
         "KEY-11",

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from startup_plan.harness.contract import profiles
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import UndecidedError, Violation
 from startup_plan.harness.histories import keys
 from startup_plan.harness.stubs import configs as stub_configs
 from startup_plan.harness.world.engine import UTILIZATION, Engine
+from startup_plan.harness.world.subject_name import SubjectName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,14 +72,15 @@ def _start(
         # In the order of the case: the environment itself is in another order in each process.
         **case["variables"],
         **{key: text for key, text in os.environ.items() if key not in case["variables"]},
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        # A dotted name may be that of a folder here.
+        "PYTHONPATH": os.pathsep.join([os.getcwd(), *filter(None, sys.path)]),
     }
     return subprocess.Popen(
         [
             sys.executable,
             "-m",
             keys.__name__,
-            os.path.abspath(name) if os.path.exists(name) else name,
+            str(SubjectName.parse(name).anywhere()),
             str(make()),
             json.dumps(case["options"]),
         ],
@@ -99,7 +101,7 @@ def _key_from(process: subprocess.Popen[str]) -> str:
         process.wait()
     if process.returncode != 0:
         last = err.strip().splitlines()[-1:]
-        raise Violation("KEY-13", f"a new process could not ask for its key: {last}")
+        raise UndecidedError(f"a new process could not ask for its key: {last}")
     answer = json.loads(out.splitlines()[-1])
     if answer["key"] is None:
         raise Violation("KEY-13", f"a new process saved no plan: {answer['boot']}")

@@ -7,7 +7,6 @@ rule, so that what stands in neither, where nobody can argue either way, is not 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import tomllib
 from importlib import resources
@@ -16,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 from startup_plan.harness.stubs.units import GIB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from startup_plan.harness.world.engine import Engine
-    from startup_plan.harness.world.world import World
 
 CONNECTOR: Final = "kv_transfer_config.kv_connector"
 
@@ -34,7 +32,7 @@ class Takes:
         texts: values that do not take the same.
         connector: the connector that reads it, "" where it is no connector's.
         beside: other variables under which it is read.
-        backend: attributes of the world's `Runtime` under which it is read; None takes one away.
+        backend: the accelerator under which it is read, "" where it is read under any.
         why: what it does to memory.
         source: where that can be read.
     """
@@ -43,7 +41,7 @@ class Takes:
     texts: tuple[str, ...]
     connector: str
     beside: Mapping[str, str]
-    backend: Mapping[str, str | None]
+    backend: str
     why: str
     source: str
 
@@ -57,21 +55,6 @@ class Takes:
         engine.environ |= self.beside
         engine.setenv(self.name, text)
         engine.moved[self.name] = self.texts.index(text) * GIB
-
-    @contextlib.contextmanager
-    def on(self, world: World) -> Iterator[None]:
-        """While this lasts, the world has the backend."""
-        before = {name: getattr(world.runtime, name) for name in self.backend}
-        _put(world, self.backend)
-        try:
-            yield
-        finally:
-            _put(world, before)
-
-
-def _put(world: World, attributes: Mapping[str, str | None]) -> None:
-    for name, text in attributes.items():
-        setattr(world.runtime, name, text)
 
 
 @final
@@ -107,7 +90,7 @@ TAKES: Final = tuple(
         tuple(texts),
         row.get("connector", ""),
         row.get("beside", {}),
-        {key: text or None for key, text in row.get("backend", {}).items()},
+        row.get("backend", ""),
         row["why"],
         row["source"],
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from startup_plan.harness.stubs.unknown import unknown_names
 
-from .own_modules import SHIPPED, Sources
+from .own_modules import NOTHING_BELOW, SHIPPED, Sources
 from .sources import Beside, Folders, OneModule, Source, Wheel, ordinary_spec
 from .subject import FUNCTIONS, Subject
 from .subject_name import SubjectName
@@ -288,14 +288,18 @@ def _explained(name: str) -> Iterator[None]:
     except SubjectError:
         raise
     except ModuleNotFoundError as error:
-        detail = unknown_names[-1] if unknown_names else str(error)
+        detail = _asked_in_vain() or str(error)
         raise SubjectError(
             f"{name} cannot be imported: {detail}; check the name, and install what it needs"
         ) from None
     except Exception as error:
-        detail = (
-            unknown_names[-1] if unknown_names else f"it raises {type(error).__name__}: {error}"
-        )
+        detail = _asked_in_vain() or f"it raises {type(error).__name__}: {error}"
         raise SubjectError(f"{name} cannot be imported: {detail}") from None
     except SystemExit as error:
         raise SubjectError(f"{name} cannot be imported: it exits with {error.code}") from None
+
+
+def _asked_in_vain() -> str:
+    """What was asked for last and is not there, "" if nothing was."""
+    # `from PACKAGE import MODULE` asks for a name once more when there is no module.
+    return NOTHING_BELOW if NOTHING_BELOW in unknown_names else "".join(unknown_names[-1:])

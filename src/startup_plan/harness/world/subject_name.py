@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 from typing import Self, final
 
@@ -33,6 +34,15 @@ class SubjectName:
             words += [] if value is None else [option, value]
         return shlex.join(words)
 
+    def anywhere(self) -> Self:
+        """The same subject to a process in another folder: files by their full paths."""
+        return dataclasses.replace(
+            self,
+            name=_full(self.name),
+            on=None if self.on is None else _full(self.on),
+            adapter=None if self.adapter is None else _full(self.adapter),
+        )
+
     @classmethod
     def parse(cls, text: str) -> Self:
         """The parts of what `str` gave; any other text is a name."""
@@ -45,6 +55,11 @@ class SubjectName:
         given = dict(zip(rest[::2], rest[1::2], strict=False))
         found = cls(name, given.get("--on"), given.get("--adapter"))
         return found if str(found) == text else cls(text)
+
+
+def _full(text: str) -> str:
+    file, mark, member = text.partition("!")
+    return f"{os.path.abspath(file)}{mark}{member}" if os.path.isfile(file) else text
 
 
 def _has_options(text: str) -> bool:

@@ -156,7 +156,7 @@ def _watched(reader: Reader) -> Effort:
         applied, end = reading.applied, str(reading)
     except EndlessError:
         end = "there was no end of it"
-    readings = len([query for query, _ in reader.queries if query == "memory"])
+    readings = len([query for query, _ in reader.queries if query.endswith("memory")])
     return Effort(clock.waits, clock.slept, readings, applied, end, tuple(dict.fromkeys(seen)))
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, final
 
 from startup_plan.harness.contract.violation import NeverReachedError
 from startup_plan.harness.stubs import configs as stub_configs
+from startup_plan.harness.stubs.process_groups import sit
 from startup_plan.harness.stubs.units import gib
 from startup_plan.support.isolated import run_isolated
 from startup_plan.support.plan_files import key_of
@@ -188,6 +189,7 @@ class Reader:
     def __exit__(self, *_raised: object) -> None:
         """Put the environment and the devices back."""
         self._device.tenants = self._tenants_before
+        sit(None)
         self._exit.close()
 
     def look(self, during: contextlib.AbstractContextManager[Any] | None = None) -> Reading:
@@ -202,6 +204,7 @@ class Reader:
             vars(thing).update(state)
         self._config.cache_config.kv_cache_memory_bytes = None
         world.take_seat(self._engine, self._rank)
+        world.take_groups(self._engine, self._rank)
         world.simulation.log, world.simulation.queries = [], []
         self._device.tenants = self._tenants
         # Names that the subject has bound at import must be those of the faulty system.

@@ -174,6 +174,11 @@ class World:
         """The device on which a rank of `engine` runs."""
         return self.seat(engine, rank).device
 
+    def take_groups(self, engine: Engine, rank: int) -> None:
+        """Give the running process the groups of a rank that boots alone, where it has any."""
+        if self.has_groups:
+            sit(seat_alone(engine.config.parallel_config, rank, self.seat(engine, rank).ordinal))
+
     def take_seat(self, engine: Engine, rank: int) -> None:
         """Be the process of a rank that has chosen its device."""
         backend = self.runtime.backend
@@ -290,8 +295,8 @@ class World:
             process.subject, process.modules = apart.subject, apart.modules
             process.meet, cache_root = apart.meet, apart.cache_root
             apart.begun(result)
-        elif self.has_groups:
-            sit(seat_alone(engine.config.parallel_config, rank, self.seat(engine, rank).ordinal))
+        else:
+            self.take_groups(engine, rank)
         with self.process_of(engine, cache_root):
             try:
                 self._live(process, engine, footprint, result, until)

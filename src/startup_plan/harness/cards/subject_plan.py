@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, final
 
+from startup_plan.harness.stubs.process_groups import seat_alone, sit
 from startup_plan.harness.stubs.worker import (
     Footprint,
     MemorySnapshot,
@@ -92,7 +93,7 @@ class SubjectPlan:
 
     def look_up(self, worker: SimulatedWorker, result: BootResult) -> None:
         """Call `maybe_apply_startup_plan` and take note of what it did."""
-        with self._called(result):
+        with self._called(worker, result):
             look_up(self._modules(), worker, result)
 
     def save(self, worker: SimulatedWorker, size: int, result: BootResult) -> None:
@@ -104,17 +105,21 @@ class SubjectPlan:
             cudagraph_memory_estimate=estimate,
             available_kv_cache_memory_bytes=result.measured,
         )
-        with self._called(result), noting(result, "save"):
+        with self._called(worker, result), noting(result, "save"):
             call(self._modules().maybe_save_startup_plan, worker, size)
 
     @contextlib.contextmanager
-    def _called(self, result: BootResult) -> Iterator[None]:
+    def _called(self, worker: SimulatedWorker, result: BootResult) -> Iterator[None]:
         order, simulation = self._order, self._simulation
         found = {FLAG: None, ROOT: order.cache_root, **flag_value(order.enabled)}
         with self._stubs(), variables(found):
             simulation.current_device = order.device
             simulation.log, simulation.queries = result.log, []
-            yield
+            sit(seat_alone(worker.parallel_config, worker.rank, order.device))
+            try:
+                yield
+            finally:
+                sit(None)
             result.queries += simulation.queries
 
     def _modules(self) -> ModuleType:

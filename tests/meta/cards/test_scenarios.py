@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[3]
 CATALOGUE: Final = load_catalogue()
 COUNTED: Final = "what a look-up waits for is counted in a process of its own"
+NUMBERED: Final = "every device of a card has one number, whoever counts"
+APART: Final = "every engine of a card is a process"
 ELSEWHERE: Final = {
+    "capability_asked_by_local_rank": NUMBERED,
+    "card_looked_up_in_the_variable": NUMBERED,
+    "device_described_once": APART,
+    "environment_read_once": APART,
+    "look_up_in_a_global": APART,
+    "platform_asked_by_index_of_torch": NUMBERED,
     "budget_of_the_whole_device": "what a real worker measures is never beyond its budget",
     "digest_of_this_process": "takes two processes; see below",
     "garbage_read_again": COUNTED,

@@ -204,7 +204,7 @@ def test_a_folder_of_the_subjects_name_is_not_the_subject(
     monkeypatch.chdir(tmp_path)
 
     assert cli.run(["gate", "no_such.module"]) == 3
-    assert "No module named 'no_such'" in capsys.readouterr().err
+    assert "No module named 'no_such.module'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

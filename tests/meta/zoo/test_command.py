@@ -165,11 +165,11 @@ def test_an_unknown_capability_is_refused(option: str, capsys: pytest.CaptureFix
 def test_subjects_are_chosen_by_what_they_need(capsys: pytest.CaptureFixture[str]) -> None:
     """`--needs` keeps the subjects that need a capability, and with `nothing` all the others."""
     listed = []
-    for needs in ("vllm", "nothing"):
+    for needs in ("root", "nothing"):
         assert cli.run(["zoo", "--needs", needs]) == 0
         listed.append(capsys.readouterr().out)
 
-    assert ["ranks_do_not_vote" in text for text in listed] == [True, False]
+    assert ["other_owner_distrusted" in text for text in listed] == [True, False]
     assert ["utilization_left_out" in text for text in listed] == [False, True]
 
 

@@ -40,6 +40,8 @@ _COMMAND: Final = "from startup_plan.cli.main import main; main()"
 _POLL_SECONDS: Final = 0.02
 _GRACE_SECONDS: Final = 15.0
 _TAIL_LINES: Final = 12
+_LIFE: Final = ("BOOT-01", "BOOT-06", "BOOT-07")
+"""Where most faults show that show anywhere: in the life of engines."""
 
 
 @final
@@ -208,23 +210,20 @@ class _Judgement:
 
 def ids_near(entry: ZooEntry) -> tuple[str, ...]:
     """The requirements where a fault shows if anywhere; every one for a subject that is correct."""
-    return () if entry.requirement is None else _ids(entry, "BOOT")
+    return () if entry.requirement is None else _ids(entry, _LIFE)
 
 
 def ids_in_need(entry: ZooEntry) -> tuple[str, ...]:
     """The requirements by which a fault is judged that needs a capability, which takes longer."""
-    return _ids(entry)
+    return _ids(entry, ())
 
 
-def _ids(entry: ZooEntry, besides: str = "") -> tuple[str, ...]:
-    """What a fault names, with its family and another one."""
-    families = {str(entry.requirement).partition("-")[0], besides}
-    if not besides:
-        # A family of its own kind: most of it has to do with everything.
-        families.discard("BOOT")
+def _ids(entry: ZooEntry, besides: Sequence[str]) -> tuple[str, ...]:
+    """What a fault names, with its family and others; not the family of boots, which is long."""
+    family = str(entry.requirement).partition("-")[0]
     ids = [requirement.id for requirement in load_register()]
-    near = [id_ for id_ in ids if id_.partition("-")[0] in families]
-    return tuple(dict.fromkeys((str(entry.requirement), *near, *entry.consequences)))
+    near = [id_ for id_ in ids if id_.partition("-")[0] == family and family != "BOOT"]
+    return tuple(dict.fromkeys((str(entry.requirement), *near, *besides, *entry.consequences)))
 
 
 def judge(entry: ZooEntry, report: dict[str, Any], seconds: float = 0.0) -> Verdict:

@@ -84,21 +84,6 @@ def test_a_plan_of_another_world_size_is_none(world: World, tally: Tally) -> Non
     _judge(world, joined)
 
 
-@pytest.mark.requirement("GROUP-05")
-def test_a_plan_of_running_ranks_is_no_plan_of_the_grown_engine(world: World, tally: Tally) -> None:
-    """What was measured before the engine grew is not applied after, whenever it was saved."""
-    founders = Group(world, _elastic())
-    for engine in founders.engines:
-        # vLLM rewrites the size in place and captures again, which hands the measurement over.
-        engine.rewrites = (("parallel_config.data_parallel_size", 3),)
-    world.tell("the engine grows between the measurement and the save")
-    founders.boot()
-    joined = _join(world, founders.shape, 2, 3)
-    tally(boots=founders.size + len(joined), examples=1)
-
-    _judge(world, joined)
-
-
 @pytest.mark.requirement("GROUP-01")
 def test_founders_of_an_elastic_engine_agree(world: World, tally: Tally) -> None:
     """The ranks with which an elastic engine starts apply together, or none does."""

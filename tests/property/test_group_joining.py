@@ -91,7 +91,7 @@ def test_growing_before_the_save_hides_no_plan(world: World, tally: Tally) -> No
     founders.boot()
     looked_up = set(world.plans())
     if not looked_up:
-        raise UndecidedError("never reached: an elastic engine saves no plan (SAVE-01)")
+        raise UndecidedError("never reached: an elastic engine saves no plan")
     for path in looked_up:
         os.unlink(path)
     world.tell("the plans are removed, and the engine grows between the measurement and the save")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GROUP-05: ranks that join an engine which serves already (elastic expert parallelism)."""
+"""GROUP-05, KEY-16: engines that grow while they serve (elastic expert parallelism)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.contract.violation import Violation, reached
 from startup_plan.harness.histories.group_scenes import Group, Shape, judge_together
 from startup_plan.harness.histories.scenes import tale
 from startup_plan.harness.stubs.units import gib
@@ -82,6 +82,28 @@ def test_a_plan_of_another_world_size_is_none(world: World, tally: Tally) -> Non
     tally(boots=2 * founders.size + len(joined), examples=1)
 
     _judge(world, joined)
+
+
+@pytest.mark.requirement("KEY-16")
+def test_growing_before_the_save_hides_no_plan(world: World, tally: Tally) -> None:
+    """An engine that grows between look-up and save saves under the keys that it looked up."""
+    founders = Group(world, _elastic())
+    founders.boot()
+    looked_up = set(world.plans())
+    reached(looked_up, "an elastic engine that saves a plan")
+    for path in looked_up:
+        os.unlink(path)
+    world.tell("the plans are removed, and the engine grows between the measurement and the save")
+    for engine in founders.engines:
+        # vLLM rewrites the size in place and captures again, which hands the measurement over.
+        engine.rewrites = (("parallel_config.data_parallel_size", 3),)
+    founders.boot()
+    tally(boots=2 * founders.size, examples=1)
+    others = sorted(map(os.path.basename, set(world.plans()) - looked_up))
+
+    if others:
+        verdict = f"it saved {', '.join(others)}, which no rank had looked up"
+        raise Violation("KEY-16", tale(world, verdict))
 
 
 @pytest.mark.requirement("GROUP-01")

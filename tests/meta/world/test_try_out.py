@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from startup_plan.harness.world.loading import SubjectError
+from startup_plan.harness.contract.violation import Violation
+from startup_plan.harness.histories.group_scenes import Group, Shape, judge_together
+from startup_plan.harness.world.loading import SubjectError, load_subject
 from startup_plan.harness.world.try_out import try_out
+from startup_plan.harness.world.world import World
 from startup_plan.harness.zoo import catalogue
 
 if TYPE_CHECKING:
@@ -232,3 +235,43 @@ def test_what_can_do_without_is_judged(tmp_path: Path) -> None:
     tried = try_out(_written(tmp_path, IN_LOOK_UP, code))
 
     assert ["no_such_helper" in sentence for sentence in tried.does_without] == [True]
+
+
+GATHERED: Final = (
+    "        dist.all_gather(everyone, mine, group=group, async_op=True).wait(patience)\n"
+)
+"""Where the rewrite's ranks learn what all of them have."""
+
+BROADCAST: Final = """
+        first = dist.get_rank(group) == 0
+        dist.gather(mine, everyone if first else None, dst=0, group=group)
+        agreed = [min(int(ballot) for ballot in everyone) if first else None]
+        dist.broadcast_object_list(agreed, src=0, group=group)
+        everyone = [torch.tensor(agreed[0]) for _ in everyone]
+"""
+WAITING: Final = """
+        if dist.get_rank(group) == 0:
+            dist.barrier(group=group)
+"""
+
+
+@pytest.mark.parametrize("vote", [BROADCAST, WAITING], ids=["broadcast", "hang"])
+def test_ranks_meet_before_anybody_is_refused(tmp_path: Path, vote: str) -> None:
+    """A decision that rank 0 broadcasts is answered, and a pair that hangs is for GROUP-01."""
+    file = tmp_path / "votes.py"
+    assert _REWRITE.count(GATHERED) == 1
+    file.write_text(_REWRITE.replace(GATHERED, vote))
+    tried = try_out(str(file))
+
+    assert (tried.file, tried.does_without) == (str(file), [])
+
+
+def test_ranks_of_the_pair_that_wait_for_ever_are_judged(tmp_path: Path) -> None:
+    """What hangs in the try-out is found by a group that boots, as waiting for ever."""
+    file = tmp_path / "waits.py"
+    file.write_text(_REWRITE.replace(GATHERED, WAITING))
+    with World(load_subject(str(file)), tmp_path / "disk") as world:
+        results = Group(world, Shape(tensor=2)).boot()
+
+        with pytest.raises(Violation, match="the group hangs"):
+            judge_together(world, results, "GROUP-01")

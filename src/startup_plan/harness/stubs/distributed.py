@@ -82,12 +82,18 @@ def _place(group: Group, rank: int | None, in_group: int | None, default: int = 
 class Work:
     """A collective that was begun."""
 
-    __slots__ = ("_done", "_finish", "_group", "_seconds")
+    __slots__ = ("_done", "_finish", "_group", "_seconds", "_what")
 
     def __init__(
-        self, group: Group, done: Round, finish: Callable[[list[Any]], Any], seconds: float | None
+        self,
+        group: Group,
+        done: Round,
+        what: str,
+        finish: Callable[[list[Any]], Any],
+        seconds: float | None,
     ) -> None:
-        """`finish` takes what all ranks brought, in the order of the group."""
+        """`what` was called; `finish` takes what all ranks brought, in the order of the group."""
+        self._what = what
         self._group = group
         self._done = done
         self._finish: Callable[[list[Any]], Any] | None = finish
@@ -100,7 +106,7 @@ class Work:
             LateError: they did not come in the time that was given.
         """
         seconds = self._seconds if timeout is None else timeout.total_seconds()
-        group, done, what = self._group, self._done, str(self._done.kind[0])
+        group, done, what = self._group, self._done, self._what
         if not seat().wait(lambda: group.is_complete(done), seconds, what):
             milliseconds = int((seconds or 0) * 1000)
             raise LateError(
@@ -130,7 +136,7 @@ def _run(
     async_op: bool = False,
     seconds: float | None = None,
 ) -> Work | None:
-    work = Work(group, group.bring(kind, offer), finish, seconds)
+    work = Work(group, group.bring(kind, offer), str(kind[0]), finish, seconds)
     if async_op:
         return work
     work.wait()
@@ -376,7 +382,7 @@ def new_group(
     made = Group(whole.hall, members, backend or whole.backend, base=whole.base)
     if not whole.hall.alone:
         made = whole.made.setdefault(id(done), made)
-    Work(whole, done, lambda _: None, None).wait()
+    Work(whole, done, "new_group", lambda _: None, None).wait()
     return made if seat().rank in members else _ELSEWHERE
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No startup plan: where one would look its plan up, this says what it finds there, as JSON.
+"""No startup plan: where one would look its plan up, this says what it finds there, in JSON lines.
 
 It runs on the stubs and on real vLLM alike, so that what the two have can be held side by side.
 """
@@ -43,7 +43,9 @@ QUERIES: Final = (
     "is_cuda", "is_rocm", "is_cuda_alike", "is_xpu", "is_out_of_tree", "is_cpu",
     "is_tpu", "is_integrated_gpu",
 )  # fmt: skip
-_PLAIN: Final = (str, int, float, bool, type(None))
+_PART: Final = 4000
+"""Characters of a line, at most."""
+
 GIVEN: Final[tuple[object, ...]] = (
     1,
     1.0,
@@ -70,11 +72,15 @@ def compute_plan_fingerprint(vllm_config: Any, rank: int, world_size: int) -> st
 
 
 def maybe_apply_startup_plan(worker: Any) -> None:
-    """Log what is found."""
+    """Log what is found, one look at a time: a name, and a part of the JSON of what was seen."""
     from vllm.logger import init_logger  # noqa: PLC0415  # stub or real, as the moment has it
 
-    found = {name: _tried(look, worker) for name, look in LOOKS.items()}
-    init_logger("vllm.inspector").info("%s", json.dumps(found))
+    logger = init_logger("vllm.inspector")
+    for name, look in LOOKS.items():
+        text = json.dumps(_tried(look, worker))
+        # Of a longer line not all is kept.
+        for start in range(0, len(text), _PART):
+            logger.info("%s", json.dumps([name, text[start : start + _PART]]))
 
 
 def maybe_save_startup_plan(worker: Any, kv_cache_memory_bytes: int) -> None:

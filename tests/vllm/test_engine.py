@@ -65,7 +65,8 @@ class Boot(NamedTuple):
 
 def _boot(model: Path, root: Path, number: int, utilization: str) -> Boot:
     """Boot an engine, ask it two questions and end it."""
-    cache, record = root / "cache", root / f"record-{number}"
+    # Any variable may be a factor of the key, so none is different at another boot.
+    cache, record = root / "cache", root / "record"
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -94,9 +95,10 @@ def _boot(model: Path, root: Path, number: int, utilization: str) -> Boot:
     arguments = [word for option in options.items() for word in option]
     with ApiServer(arguments, root / f"log-{number}", environment) as server:
         answers = _answers(server)
-    (facts,) = map(json.loads, record.read_text("utf-8").splitlines())
+    facts = [json.loads(line) for line in record.read_text("utf-8").splitlines()]
+    assert len(facts) == number, facts
     return Boot(
-        facts,
+        facts[-1],
         answers,
         server.log(),
         _names(cache / "startup_plan"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
@@ -15,6 +15,9 @@ from startup_plan.harness.stubs.settings import SETTINGS
 from startup_plan.harness.world.engine import Engine
 from startup_plan.harness.world.loading import load_subject
 from startup_plan.harness.world.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("audited")]
 
@@ -34,13 +37,20 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """One boot of the inspector on the stubs, and one on vLLM's own worker."""
     folder = tmp_path_factory.mktemp("fidelity")
     with World(load_subject(INSPECTOR), folder / "stub") as world:
-        (stub,) = world.boot(Engine()).lines
+        stub = world.boot(Engine()).lines
     with Booter(INSPECTOR, folder / "errors") as booter:
         host = RealHost(booter, folder / "real")
         (report,) = host.boot(host.order(settings={UTILIZATION: 0.5}))
     assert not report.raised, report.raised
-    (real,) = [line for line in report.lines if line.startswith("{")]
-    return Seen(json.loads(stub), json.loads(real))
+    return Seen(_joined(stub), _joined(report.lines))
+
+
+def _joined(lines: Iterable[str]) -> dict[str, Any]:
+    """What was seen, look by look, out of the inspector's lines among others."""
+    texts: dict[str, str] = {}
+    for name, part in (json.loads(line) for line in lines if line.startswith('["')):
+        texts[name] = texts.get(name, "") + part
+    return {name: json.loads(text) for name, text in texts.items()}
 
 
 def test_every_name_has_a_home(seen: Seen) -> None:

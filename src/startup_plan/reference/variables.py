@@ -148,6 +148,7 @@ OF_THE_START: Final[dict[str, str]] = {
         OMP_.* GOMP_.* KMP_.* MKL_.* OPENBLAS_.* NUMEXPR_.* MALLOC_.* TOKENIZERS_PARALLELISM
     """,
     "where models come from": "HF_.* HUGGING_?FACE_.* TRANSFORMERS_.* MODELSCOPE_.*",
+    "this package: its vote, its plugin and the mark of a benchmark's run": "STARTUP_PLAN_.*",
     "an address or an id, whoever needs it": r"""
         .*_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)
         .*_(HOST|HOSTNAME|HOST_IP|IP|IPADDR|ADDR|ADDRESS|ENDPOINT|URL|URI|SOCKET|SOCK|PID|UUID|UID)

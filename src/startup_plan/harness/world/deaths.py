@@ -52,6 +52,9 @@ DEATHS: Final[dict[str, Death]] = {
 }
 """What a story says of it -> the death."""
 
+APPLIED: Final = "a boot that applies a plan does not measure, and cannot die of it"
+"""Why a boot did not die, where this death is no hazard to it."""
+
 
 def die(world: World, engine: Engine, death: Death) -> str:
     """Let a boot of `engine` die in a process of its own.
@@ -85,6 +88,8 @@ def _missed(result: BootResult, death: Death) -> str:
     """Why this is not the death that was meant, "" if it is."""
     if bool(result.shortage) if death.runs_out else result.stage == death.until:
         return ""
+    if death.measures and result.applied is not None:
+        return APPLIED
     return f"the boot did not get so far: {result}"
 
 

@@ -35,6 +35,13 @@ HOMES: Final = {
     "get_tp_group": "vllm.distributed.parallel_state",
     "get_pp_group": "vllm.distributed.parallel_state",
     "get_dp_group": "vllm.distributed.parallel_state",
+    "get_ep_group": "vllm.distributed.parallel_state",
+    "GroupCoordinator": "vllm.distributed.parallel_state",
+    "get_tensor_model_parallel_rank": "vllm.distributed.parallel_state",
+    "get_tensor_model_parallel_world_size": "vllm.distributed.parallel_state",
+    "is_global_first_rank": "vllm.distributed.parallel_state",
+    "model_parallel_is_initialized": "vllm.distributed.parallel_state",
+    "tensor_model_parallel_all_reduce": "vllm.distributed.communication_op",
 }
 """Name -> the module in which vLLM keeps it."""
 

@@ -150,6 +150,23 @@ def _worker(worker: Any) -> dict[str, str]:
     return {name: _kind(value) for name, value in sorted(vars(worker).items())}
 
 
+def _attributes(worker: Any) -> dict[str, list[str]]:
+    """Class -> what an object of it has, but for what is private."""
+    sections = [
+        part
+        for part in vars(worker.vllm_config).values()
+        if type(part).__name__ in {row["name"] for row in CLASSES}
+    ]
+    return {
+        name: sorted(each for each in dir(held) if not each.startswith("_"))
+        for name, held in [
+            ("Worker", worker),
+            ("VllmConfig", worker.vllm_config),
+            *((type(part).__name__, part) for part in sections),
+        ]
+    }
+
+
 def _runner(worker: Any) -> dict[str, Any]:
     runner = worker.model_runner
     return {"model_memory_usage": _kind(runner.model_memory_usage)}
@@ -275,6 +292,7 @@ LOOKS: Final[dict[str, Callable[[Any], Any]]] = {
     "answers": _answers,
     "snapshot": _snapshot,
     "worker": _worker,
+    "attributes": _attributes,
     "runner": _runner,
     "environment": _environment,
     "torch": _torch,

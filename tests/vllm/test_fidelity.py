@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 from startup_plan.harness.real_vllm.host import Booter, RealHost
-from startup_plan.harness.stubs import vllm_module
+from startup_plan.harness.stubs import attributes, vllm_module
 from startup_plan.harness.stubs.settings import SETTINGS
 from startup_plan.harness.world.engine import Engine
 from startup_plan.harness.world.loading import load_subject
@@ -59,6 +59,18 @@ def test_every_name_has_a_home(seen: Seen) -> None:
     unlisted = sorted(vllm_module.PROVIDERS.keys() - seen.real["names"].keys())
 
     assert (missing, unlisted) == ([], [])
+
+
+def test_every_attribute_is_given_or_known(seen: Seen) -> None:
+    """What vLLM's worker and configurations have, the stubs have, or know as beyond them."""
+    stub, known = seen.stub["attributes"], attributes.names()
+    beyond = {
+        name: set(found) - set(stub.get(name, ())) - known[name]
+        for name, found in seen.real["attributes"].items()
+    }
+
+    assert {name: found for name, found in beyond.items() if found} == {}
+    assert {"Worker", "ModelConfig", "ParallelConfig"} <= beyond.keys()
 
 
 @pytest.mark.parametrize("look", ["platform", "logger", "helpers", "runner"])

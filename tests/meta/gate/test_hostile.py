@@ -51,16 +51,16 @@ def test_c_what_was_saved_is_applied(world):
 LATER: Final = """
 import os as _os
 _look_up, _save = maybe_apply_startup_plan, maybe_save_startup_plan
-def _act():
+def _act(worker):
     {code}
 def maybe_apply_startup_plan(worker):
     _look_up(worker)
     if {at!r} == "look-up" and _due():
-        _act()
+        _act(worker)
 def maybe_save_startup_plan(worker, kv_cache_memory_bytes):
     _save(worker, kv_cache_memory_bytes)
     if {at!r} == "save" and _due():
-        _act()
+        _act(worker)
 def _due():
     calls = _os.open({calls!r}, _os.O_WRONLY | _os.O_CREAT | _os.O_APPEND)
     try:
@@ -166,17 +166,24 @@ def test_what_was_found_beside_a_replaced_function_decides_nothing(
     assert "the subject replaces" in told["KEY-02"]
 
 
+@pytest.mark.parametrize(
+    ("code", "asked"),
+    [
+        ("import vllm.utils; vllm.utils.no_such_helper()", "vllm.utils for 'no_such_helper'"),
+        ("worker.model_config.get_vocab_size()", "vLLM's ModelConfig for 'get_vocab_size'"),
+    ],
+    ids=["a name", "an attribute"],
+)
 def test_what_asks_beyond_the_simulation_later_decides_nothing(
-    gate_request: Any, tmp_path: Path
+    gate_request: Any, tmp_path: Path, code: str, asked: str
 ) -> None:
     """Where the stubs have no answer, that is the reason given, and no violation."""
-    code = "import vllm.utils; vllm.utils.no_such_helper()"
     subject = _subject(tmp_path, code, "look-up")
     outcome = run_gate(gate_request(SUITE, subject=subject))
     told = {r.requirement.id: r.counterexample or "" for r in outcome.report.results}
 
     assert (outcome.status, _verdicts(outcome.report)["BOOT-01"]) == (4, "not-run")
-    assert "it asks vllm.utils for 'no_such_helper'" in told["BOOT-01"]
+    assert f"it asks {asked}" in told["BOOT-01"]
 
 
 @pytest.mark.parametrize("at", SPARED)

@@ -229,6 +229,16 @@ def test_what_asks_beyond_the_simulation_is_refused(tmp_path: Path, where: str) 
         try_out(str(file))
 
 
+@pytest.mark.parametrize(
+    "asked", ["model_config.get_vocab_size()", "model_runner.kv_caches", "get_supported_tasks()"]
+)
+def test_an_attribute_beyond_the_simulation_is_refused(tmp_path: Path, asked: str) -> None:
+    """A look-up that fails for what vLLM's worker has, and the simulated one not, is named so."""
+    name = asked.rpartition(".")[2].removesuffix("()")
+    with pytest.raises(SubjectError, match=f"asks vLLM's .* for '{name}'"):
+        try_out(_written(tmp_path, IN_LOOK_UP, f"worker.{asked}"))
+
+
 def test_what_can_do_without_is_judged(tmp_path: Path) -> None:
     """A subject that asks for what is not there and has another way is a subject like any other."""
     code = "import vllm.utils\ngetattr(vllm.utils, 'no_such_helper', None)"

@@ -19,6 +19,7 @@ import pathlib
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from .attributes import lacking
 from .coercion import taken
 from .hashes import ENCODER, FACTORS, engine_hash, factors_of, name_of, part_hash
 from .settings import (
@@ -158,7 +159,11 @@ def _make_class(spec: Mapping[str, Any]) -> None:
     name = spec["name"]
     rows = [row for (owner, _), row in _BY_FIELD.items() if owner == name]
     factors = factors_of(name, rows)
-    space: dict[str, Any] = {"__repr__": _short_repr, "__plain__": _differences}
+    space: dict[str, Any] = {
+        "__repr__": _short_repr,
+        "__plain__": _differences,
+        "__getattr__": lacking(name),
+    }
     space |= _EXTRAS.get(name, {})
     if name == "VllmConfig":
         space["compute_hash"] = engine_hash(factors, _version)

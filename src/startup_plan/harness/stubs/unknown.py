@@ -17,6 +17,12 @@ def refuse(module: str, name: str) -> UnknownNameError:
         f"it asks {module} for {name!r}, to which the simulated vLLM gives no meaning "
         "(add it to the providers in harness/stubs/vllm_module.py or torch_module.py)"
     )
-    if not (name.startswith("__") and name.endswith("__")):
-        unknown_names.append(sentence)
+    if name.startswith("__") and name.endswith("__"):
+        return UnknownNameError(sentence)
+    return note(sentence)
+
+
+def note(sentence: str) -> UnknownNameError:
+    """The error for what `sentence` says was asked for in vain, which is noted."""
+    unknown_names.append(sentence)
     return UnknownNameError(sentence)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
+from .attributes import lacking
 from .state import active
 
 
@@ -125,6 +126,9 @@ class ModelRunner:
         self.calls = calls
         self.model_memory_usage = footprint.weights
 
+    # Where the weights are hidden from a subject it is deleted.
+    __getattr__ = lacking("ModelRunner", except_for={"model_memory_usage"})
+
     def profile_run(self) -> int:
         """The forward pass that compiles the model; returns its transient peak in bytes."""
         self.calls.append("profile_run")
@@ -186,3 +190,5 @@ class SimulatedWorker:
         self.init_snapshot = snapshot
         self.requested_memory = requested_memory
         self.model_runner = model_runner
+
+    __getattr__ = lacking("Worker")

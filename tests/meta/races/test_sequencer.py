@@ -175,6 +175,22 @@ def test_a_deadlock_is_noted_and_ended(tmp_path: Path) -> None:
     assert threading.active_count() == before
 
 
+def test_patience_comes_to_its_end_without_taking_time(tmp_path: Path) -> None:
+    """Who looks for something for five seconds at most, and in vain, is in no deadlock."""
+    ends: list[float] = []
+
+    def look() -> None:
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            time.sleep(0.01)
+        ends.append(time.monotonic() - end)
+
+    with Theatre(tmp_path) as stage:
+        played = stage.play([look, _writer(tmp_path, "b")], [Leg(0), Leg(1)])
+
+    assert (played.deadlocked, len(ends)) == (False, 1)
+
+
 def test_who_sleeps_gives_back_the_turn(tmp_path: Path) -> None:
     """A player that polls for a file does not wait longer than the other needs to make it."""
 

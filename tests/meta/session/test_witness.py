@@ -11,6 +11,7 @@ from startup_plan.harness.gate.run import run_gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from startup_plan.harness.gate.run import GateRequest
 
@@ -51,6 +52,41 @@ def test_a_violation_is_told(gate_request: Any) -> None:
     verdict = _verdict(gate_request, "raise Violation('KEY-01', 'two hashes, one key')")
 
     assert verdict == ("violated", "two hashes, one key", 1)
+
+
+_IDLE: Final = """
+def compute_plan_fingerprint(vllm_config, rank, world_size):
+    return "0" * 16
+
+def maybe_apply_startup_plan(worker):
+    pass
+
+def maybe_save_startup_plan(worker, kv_cache_memory_bytes):
+    pass
+"""
+"""A subject that never applies a plan, and raises nothing."""
+
+_BOTH: Final = """
+@requirement("BOOT-01")
+def test_a_plan_is_applied():
+    raise Violation("BOOT-01", "the second boot measured again")
+
+@requirement("LOAD-08")
+def test_a_plan_can_be_moved():
+    raise Violation("LOAD-08", "the plan was moved; the next boot measured again")
+"""
+
+
+def test_who_applies_nothing_is_blamed_for_that_alone(gate_request: Any, tmp_path: Path) -> None:
+    """Where no plan is ever applied, that is the one violation; the rest was never reached."""
+    subject = tmp_path / "idle.py"
+    subject.write_text(_IDLE)
+    report = run_gate(gate_request(_BOTH, subject=str(subject))).report
+    told = {row.requirement.id: (row.status, row.counterexample) for row in report.results}
+
+    assert told["BOOT-01"] == ("violated", "the second boot measured again")
+    assert told["LOAD-08"][0] == "not-run"
+    assert (told["LOAD-08"][1] or "").startswith("never reached: a plan that is applied")
 
 
 def test_what_was_not_reached_does_not_hold(gate_request: Any) -> None:

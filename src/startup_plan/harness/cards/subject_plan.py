@@ -60,6 +60,11 @@ class SubjectPlan:
         self._stubs = stubs
         self._is_new = True
 
+    @property
+    def graphs_once(self) -> bool:
+        """Whether the subject's own worker counts CUDA graphs once."""
+        return self._subject.graphs_once
+
     def worker(self, result: BootResult) -> SimulatedWorker:
         """The worker that the subject sees, its weights loaded."""
         order = self._order
@@ -99,9 +104,10 @@ class SubjectPlan:
     def save(self, worker: SimulatedWorker, size: int, result: BootResult) -> None:
         """Call `maybe_save_startup_plan`, with what vLLM's worker has noted of its measurement."""
         estimate = result.estimate or 0
+        in_the_peak = 0 if self.graphs_once else estimate
         vars(worker).update(
             total_consumed=result.consumed,
-            peak_activation_memory=(result.headroom or 0) + estimate,
+            peak_activation_memory=(result.headroom or 0) + in_the_peak,
             cudagraph_memory_estimate=estimate,
             available_kv_cache_memory_bytes=result.measured,
         )

@@ -40,6 +40,8 @@ PATIENCE: Final = 30.0
 """Seconds after which a player that does not come back is taken for stuck."""
 
 _MOST_TURNS: Final = 200
+_NAP: Final = 0.1
+_CLOCKS: Final = ("monotonic", "monotonic_ns", "perf_counter", "time", "time_ns")
 """A player that has given back its turn this often without an end waits for ever."""
 
 
@@ -248,6 +250,7 @@ class Paced:
     Attributes:
         operations: see `Player`.
         stop: see `Player`.
+        slept: seconds that it has slept, by its own clock.
     """
 
     def __init__(self) -> None:
@@ -255,6 +258,7 @@ class Paced:
         self.operations: list[Operation] = []
         self.stop: Operation | None = None
         self.before: int | None = None
+        self.slept = 0.0
         self._one_thread = threading.Lock()
 
     def operate(self, operation: Operation, perform: Callable[[], Result]) -> Result:
@@ -342,6 +346,8 @@ class _Thread(Paced):
 def waits_seen(player_here: Callable[[], Paced | None]) -> Iterator[None]:
     """Let players give back their turn where they would wait for a lock on a file, or sleep.
 
+    Sleeping takes no time but on the player's own clocks, so that patience comes to its end.
+
     Locks of `lockf` belong to a process, which players in threads are not, so that a player takes
     them as `flock` would.
 
@@ -367,13 +373,25 @@ def waits_seen(player_here: Callable[[], Paced | None]) -> Iterator[None]:
         if player is None:
             _sleep(seconds)
         else:
+            # Not less than that, or somebody's five seconds would take too many turns.
+            player.slept += max(seconds, _NAP)
             player.give_back(None)
+
+    def clock_of(real: Callable[[], float]) -> Callable[[], float]:
+        def read() -> float:
+            player, now = player_here(), real()
+            if player is None:
+                return now
+            return now + int(player.slept * 1e9) if isinstance(now, int) else now + player.slept
+
+        return read
 
     with contextlib.ExitStack() as back:
         for module, name, ours in (
             (fcntl, "flock", lock_of(fcntl.flock)),
             (fcntl, "lockf", lock_of(_flock)),
             (time, "sleep", sleep),
+            *((time, name, clock_of(getattr(time, name))) for name in _CLOCKS),
         ):
             back.callback(setattr, module, name, getattr(module, name))
             setattr(module, name, ours)

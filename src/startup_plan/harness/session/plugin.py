@@ -46,7 +46,7 @@ from .guard import Guard
 from .hypothesis_profile import load_profile
 from .ledger import Catalogue, Judgement, Teller
 from .watchdog import Watchdog
-from .witness import TERMS, Witness
+from .witness import TERMS, Known, Witness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -119,7 +119,7 @@ def _spared() -> dict[str, str]:
     return {} if profiles.is_thorough() else _SPARED
 
 
-_DOES_WITHOUT: Final = "startup_plan_does_without"
+_KNOWN: Final = "startup_plan_known"
 
 LIMIT: Final = 120.0
 """Seconds after which a test of a subject is taken to hang; an eighth of it in the inner loop."""
@@ -181,7 +181,8 @@ class _Session:
         self._scratch = self._find_scratch()
         self._events = self._find_events()
         self.guard = Guard(mutes=self._in_gate)
-        self._does_without: list[str] = list((self._worker or {}).get(_DOES_WITHOUT, ()))
+        does_without, applies = (self._worker or {}).get(_KNOWN, ((), True))
+        self._known = Known(does_without, applies=applies)
         config.stash[SCRATCH] = self._scratch
         config.stash[TERMS] = self._terms
         gate: int | None = config.getoption("--gate-parent")
@@ -193,7 +194,7 @@ class _Session:
         return Witness(
             self._terms,
             self.guard,
-            self._does_without,
+            self._known,
             marked_only=self._in_gate,
             spared=_spared(),
         )
@@ -215,7 +216,7 @@ class _Session:
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker of xdist where our folder is, and what is known of the subject."""
         node.workerinput["startup_plan_scratch"] = str(self._scratch)
-        node.workerinput[_DOES_WITHOUT] = self._does_without
+        node.workerinput[_KNOWN] = (self._known.does_without, self._known.applies)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -240,7 +241,8 @@ class _Session:
             sentence = clean(str(error))
             events.write(gate_events.REFUSED, sentence=sentence)
             pytest.exit(sentence, returncode=NOT_LOADED)
-        self._does_without += tried.does_without
+        self._known.does_without += tried.does_without
+        self._known.applies = tried.applies
         suite = SuiteFacts(__version__, self._profile, self._seed)
         yield Teller(events, tried, suite, self._terms.required)
         if not self._in_gate:

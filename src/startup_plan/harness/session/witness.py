@@ -39,6 +39,12 @@ PROPERTY: Final = "startup-plan-record"
 
 _LONGEST: Final = 300
 
+_APPLIED: Final = "BOOT-01"
+_NONE_APPLIED: Final = (
+    "a plan that is applied; this subject applies none, though nothing has changed since it saved "
+    "(BOOT-01)"
+)
+
 _Said = TypeVar("_Said", Violation, NeverReachedError)
 
 
@@ -113,13 +119,30 @@ def needed_capabilities(item: pytest.Item) -> tuple[str, ...]:
 
 
 @final
+class Known:
+    """What the try-out found of the subject; complete before the first test.
+
+    Attributes:
+        does_without: what it asks the simulation for in vain, without harm.
+        applies: whether it applies a plan at all.
+    """
+
+    __slots__ = ("applies", "does_without")
+
+    def __init__(self, does_without: Collection[str] = (), *, applies: bool = True) -> None:
+        """Nothing out of the ordinary, unless told."""
+        self.does_without = list(does_without)
+        self.applies = applies
+
+
+@final
 class Witness:
     """Hooks around every test.
 
     Args:
         terms: by what the subject is judged; a known gap is an expected failure.
         guard: knows what a subject did to this process.
-        does_without: what the subject is known to ask the simulation for in vain, without harm.
+        known: what is known of the subject.
         marked_only: leave out tests that belong to no requirement.
         spared: capabilities that are not used unless they are required, and why.
     """
@@ -128,13 +151,13 @@ class Witness:
         self,
         terms: Terms,
         guard: Guard,
-        does_without: Collection[str],
+        known: Known,
         *,
         marked_only: bool,
         spared: Mapping[str, str],
     ) -> None:
         """Keep the choices that the run was started with."""
-        self._does_without = does_without
+        self._known = known
         self._terms = terms
         self._register = terms.register
         self._guard = guard
@@ -227,16 +250,16 @@ class Witness:
             account.outcome, account.story = "failed", str(error)
             return
         violation = _find(error, Violation)
-        beyond = [name for name in unknown_names if name not in self._does_without]
-        if isinstance(error, HungError):
+        beyond = [name for name in unknown_names if name not in self._known.does_without]
+        if isinstance(error, HungError) and len(ids) == 1:
             account.outcome, account.story, account.violated = "failed", str(error), ids
+        elif isinstance(error, HungError):
+            account.distrust(f"{error}, in a test of {' and '.join(ids)}")
         elif beyond and not isinstance(error, SlowError):
             # What the simulation cannot answer says nothing about the subject.
             account.distrust(beyond[0])
         elif violation is not None:
-            account.outcome, account.told, account.story = "failed", True, violation.story
-            account.findings = _findings(error, ids, self._register)
-            account.violated = tuple(dict.fromkeys(f.requirement for f in account.findings))
+            self._note_violation(account, ids, error, violation)
         elif missing := _find(error, NeverReachedError):
             account.outcome, account.story = "skipped", f"{NEVER_REACHED}{missing}"
         elif isinstance(error, (SlowError, UndecidedError)):
@@ -244,6 +267,20 @@ class Witness:
         else:
             # Not one word of it is about a sentence: it is the suite that does not know this case.
             account.distrust(f"the suite {_story_of(error)}")
+
+    def _note_violation(
+        self, account: Account, ids: tuple[str, ...], error: BaseException, violation: Violation
+    ) -> None:
+        findings = _findings(error, ids, self._register)
+        if not self._known.applies:
+            # Whatever should have led to a plan that is applied ends like this one.
+            findings = tuple(each for each in findings if each.requirement == _APPLIED)
+        if not findings:
+            account.outcome, account.story = "skipped", f"{NEVER_REACHED}{_NONE_APPLIED}"
+            return
+        account.outcome, account.told, account.story = "failed", True, violation.story
+        account.findings = findings
+        account.violated = tuple(dict.fromkeys(each.requirement for each in findings))
 
     def _excuse(self, report: pytest.TestReport, account: Account) -> None:
         """Turn the failure of a known gap into an expected one."""

@@ -124,11 +124,14 @@ class Simulation:
             none has been initialised.
         assigned: the cards that vLLM has told this process to use, None where it has not.
         broken: names of queries that raise `SimulatedQueryError`.
+        held: bytes that the running process has taken of its device so far.
         queries: device queries made so far, as (name, the number that was given).
         log: lines that the subject logged, as (level, message).
     """
 
-    __slots__ = ("assigned", "broken", "current_device", "devices", "log", "queries", "runtime")
+    __slots__ = (
+        "assigned", "broken", "current_device", "devices", "held", "log", "queries", "runtime",
+    )  # fmt: skip
 
     def __init__(self, devices: list[Device], runtime: Runtime) -> None:
         """A simulation in which nothing is broken and nothing has happened."""
@@ -137,6 +140,7 @@ class Simulation:
         self.current_device = 0
         self.assigned: Sequence[int] | None = None
         self.broken: set[str] = set()
+        self.held = 0
         self.queries: list[tuple[str, int]] = []
         self.log: list[tuple[str, str]] = []
 
@@ -170,6 +174,12 @@ class Simulation:
         if not 0 <= ordinal < len(visible):
             raise IndexError(f"torch sees {len(visible)} devices and no device {ordinal}")
         return self.devices[visible[ordinal]]
+
+    def memory(self, number: int | None = None) -> tuple[int, int]:
+        """Free and total memory, in bytes, as torch reads them; what it raises as `seen`."""
+        device = self.seen("memory", number)
+        own = number is None or int(number) == self.current_device
+        return max(0, device.free - (self.held if own else 0)), device.total
 
     def name(self, device: Device) -> str:
         """The product name of a device; where a host has one kind of device, it has one name."""

@@ -110,10 +110,9 @@ def _capability(device: Any = None) -> tuple[int, int] | None:
 
 def _memory_info(device: Any = None) -> tuple[int, int]:
     try:
-        found = active().seen("memory", index_of(device))
+        return active().memory(index_of(device))
     except IndexError:
         raise RuntimeError("simulated: invalid device ordinal") from None
-    return (found.free, found.total)
 
 
 def _current_device() -> int:

@@ -3,8 +3,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 unknown_names: list[str] = []
 """What subjects asked for and could not be given, as sentences, since somebody emptied this."""
+
+NO_ALARM: Final = (
+    "it sets an alarm, which a rank that boots beside others never hears in the simulated world "
+    "(judge groups where vLLM is installed)"
+)
+"""Noted although nothing is missing yet: only a rank that waits would miss it."""
 
 
 class UnknownNameError(AttributeError):

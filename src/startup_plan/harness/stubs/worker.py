@@ -76,11 +76,12 @@ class MemorySnapshot:
             self.measure()
 
     def measure(self) -> None:
-        """Read the device as it is now; before weights are loaded torch itself holds nothing."""
+        """Read the device as it is now; what this process has taken is counted as torch's."""
         index: Any = getattr(self.device_, "index", self.device_)
-        device = active().seen("memory", index)
-        self.free_memory, self.total_memory = device.free, device.total
-        self.cuda_memory = self.non_torch_memory = device.total - device.free
+        self.free_memory, self.total_memory = active().memory(index)
+        self.cuda_memory = self.total_memory - self.free_memory
+        self.torch_memory = self.torch_allocated = self.torch_peak = active().held
+        self.non_torch_memory = self.cuda_memory - self.torch_memory
 
 
 @final

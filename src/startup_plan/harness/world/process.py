@@ -81,6 +81,11 @@ class Process:
         self.schema: int | str | None = None
         self.suggestion: object = None
 
+    @property
+    def graphs_once(self) -> bool:
+        """Whether the subject's own worker counts CUDA graphs once."""
+        return self.subject.graphs_once
+
     def open(self) -> None:
         """The context is part of what `prepare` takes."""
 
@@ -90,7 +95,7 @@ class Process:
 
     def prepare(self) -> None:
         """Take what stays beside weights and KV cache."""
-        self._taken += self._footprint.persistent
+        self._hold(self._footprint.persistent)
 
     def take(self, label: str, size: int) -> None:
         """Count it; the KV cache must fit beside everything else."""
@@ -99,7 +104,11 @@ class Process:
             needed = self._result.needed = self._footprint.total + size
             if needed > self._result.free:
                 raise DeviceMemoryError(f"needs {gib(needed)} of {gib(self._result.free)} free")
+        self._hold(size)
+
+    def _hold(self, size: int) -> None:
         self._taken += size
+        self._world.simulation.held = self._taken
 
     def give(self, label: str) -> None:
         """An estimate was never taken."""

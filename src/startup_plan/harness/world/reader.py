@@ -173,7 +173,9 @@ class Reader:
             # A tenant, and not another figure in the snapshot: a subject may ask the device itself.
             self._tenants["reader"] = self._device.free - free
         self._device.tenants = self._tenants
-        self._worker = world.worker(engine, rank)
+        footprint = world.footprint(engine, rank)
+        self._worker = world.worker(engine, rank, footprint=footprint)
+        self._held = footprint.weights + footprint.persistent
         self._device.tenants = self._tenants_before
         if returned:
             self._tenants = dict(self._tenants_before)
@@ -204,6 +206,7 @@ class Reader:
             vars(thing).update(state)
         self._config.cache_config.kv_cache_memory_bytes = None
         world.take_seat(self._engine, self._rank)
+        world.simulation.held = self._held
         world.take_groups(self._engine, self._rank)
         world.simulation.log, world.simulation.queries = [], []
         self._device.tenants = self._tenants

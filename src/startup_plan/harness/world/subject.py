@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from typing import TYPE_CHECKING, Any, Final, final
 
 from startup_plan.harness.stubs import modules as stub_modules
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .own_modules import Sources
 
 _SCHEMA: Final = "PLAN_SCHEMA_VERSION"
+_SHIPPED: Final = os.path.join("vllm", "v1", "worker", "startup_plan.py")
 """What vLLM's module calls it."""
 
 FUNCTIONS: Final = {
@@ -99,6 +101,14 @@ class Subject:
         for _, source in sorted(self._modules.sources.used.items()):
             digest.update(source.text)
         return digest.hexdigest()
+
+    @property
+    def graphs_once(self) -> bool:
+        """Whether the worker that it was released with takes CUDA graphs off once (BOOT-08).
+
+        That of vLLM 0.26 does; from 0.27 on its estimate is in the peak that is taken off as well.
+        """
+        return self.version.startswith("0.26.") and self.file.endswith(_SHIPPED)
 
     def fresh(self) -> ModuleType:
         """The subject's module as a new process would have it; stubs must be installed.

@@ -11,9 +11,12 @@ import contextlib
 import dataclasses
 import functools
 import os
+import signal
 from typing import TYPE_CHECKING, Any, Final, final
+from unittest import mock
 
 from startup_plan.harness.stubs.process_groups import Hall, Layout, Seat, sit
+from startup_plan.harness.stubs.unknown import NO_ALARM, note
 from startup_plan.support.seal import process_kept
 
 from .outcome import BootResult
@@ -78,21 +81,22 @@ class Apart:
 class _Process:
     """What changes hands with a turn."""
 
-    __slots__ = ("_environ", "_kept", "_modules", "_seat", "_world")
+    __slots__ = ("_environ", "_handlers", "_kept", "_modules", "_seat", "_world")
 
     def __init__(self, world: World, seat: Seat | None, modules: Subject, broken: set[str]) -> None:
         self._world = world
         self._seat = seat
         self._modules = modules
         self._environ: dict[str, str] | None = None
-        self._kept: tuple[Any, ...] = (0, None, [], [], broken)
+        self._handlers: dict[int, Any] = {}
+        self._kept: tuple[Any, ...] = (0, None, [], [], broken, 0)
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
         simulation = self._world.simulation
-        names = ("current_device", "assigned", "log", "queries", "broken")
+        names = ("current_device", "assigned", "log", "queries", "broken", "held")
         outside = [getattr(simulation, name) for name in names]
-        with process_kept():
+        with process_kept(), _signals(self._handlers):
             if self._environ is not None:
                 _replace_environment(self._environ)
                 self._modules.resume()
@@ -107,6 +111,34 @@ class _Process:
                 for name, value in zip(names, outside, strict=True):
                     setattr(simulation, name, value)
                 sit(None)
+
+
+@contextlib.contextmanager
+def _signals(handlers: dict[int, Any]) -> Iterator[None]:
+    """Handlers of a process that stands in a thread, where Python sets none.
+
+    An alarm would go to the judge, and simulated time does not ring it, so that is noted: who
+    relies on one cannot be judged by what becomes of it.
+    """
+
+    def set_handler(number: int, handler: object) -> object:
+        before, handlers[number] = get_handler(number), handler
+        return before
+
+    def get_handler(number: int) -> object:
+        return handlers.get(number, signal.SIG_DFL)
+
+    def ring(*_: object) -> float:
+        note(NO_ALARM)
+        return 0
+
+    def set_timer(*_: object) -> tuple[float, float]:
+        return ring(), 0.0
+
+    with mock.patch.multiple(
+        signal, signal=set_handler, getsignal=get_handler, alarm=ring, setitimer=set_timer
+    ):
+        yield
 
 
 def _replace_environment(environ: dict[str, str]) -> None:

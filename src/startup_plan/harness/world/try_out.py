@@ -16,7 +16,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from startup_plan.harness.stubs.backends import chosen
-from startup_plan.harness.stubs.unknown import unknown_names
+from startup_plan.harness.stubs.unknown import NO_ALARM, unknown_names
 from startup_plan.support.apart import AnsweredError, ApartError, run_apart
 from startup_plan.support.scratch import fastest_folder
 from startup_plan.support.seal import Seal, described, settings_kept
@@ -69,6 +69,7 @@ class Tried(NamedTuple):
         version: of the distribution it belongs to, "" where that is unknown.
         does_without: names of vLLM or torch, as sentences, that it asked for in vain and could do
             without.
+        applies: whether it applies a plan where nothing has changed since it was saved, or raises.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Tried(NamedTuple):
     sha256: str
     version: str
     does_without: list[str]
+    applies: bool
 
 
 def try_out(name: str, *, seconds: float = SECONDS) -> Tried:
@@ -130,10 +132,13 @@ def _try(name: str, step: Any) -> Tried:
             "trusted; let it keep to its own module"
         )
     _check_answers(name, booted)
-    asked = list(dict.fromkeys(unknown_names))
+    asked = [said for said in dict.fromkeys(unknown_names) if said != NO_ALARM]
     if asked and not (ended and _did_without(booted)):
         raise SubjectError(f"{name} cannot be judged: {asked[0]}")
-    return Tried(subject.name, subject.file, subject.sha256, subject.version, asked)
+    applies = len(booted) < 2 or any(
+        result.applied is not None or result.raised is not None for result in booted[:2]
+    )
+    return Tried(subject.name, subject.file, subject.sha256, subject.version, asked, applies)
 
 
 def _check_answers(name: str, booted: list[BootResult]) -> None:

@@ -103,6 +103,10 @@ class Memory(Protocol):
 class Attendant(Protocol):
     """A subject in the place of vLLM's startup plan, for one boot."""
 
+    @property
+    def graphs_once(self) -> bool:
+        """Whether its worker takes CUDA graphs off what is saved once, not twice."""
+
     def worker(self, result: BootResult) -> Any:
         """The worker that the subject sees, its weights loaded."""
 
@@ -178,7 +182,8 @@ def _stages(needs: Needs, memory: Memory, plan: Attendant, result: BootResult) -
 
     if result.left is None and result.consumed is not None:
         # As the released worker: graphs are counted as estimate and as taken (BOOT-08).
-        taken = result.consumed + headroom + (result.estimate or 0) + result.graphs
+        estimate = 0 if plan.graphs_once else result.estimate or 0
+        taken = result.consumed + headroom + estimate + result.graphs
         result.suggestion = result.budget - taken - memory.buffer
         plan.save(worker, result.suggestion, result)
         if result.raised is not None:

@@ -184,6 +184,7 @@ class World:
         backend = self.runtime.backend
         self.simulation.current_device = self.seat(engine, rank).ordinal
         self.simulation.assigned = engine.assigned if backend.assigned else None
+        self.simulation.held = 0
 
     def inputs(self, engine: Engine, rank: int) -> tuple[object, ...]:
         """Everything that must tell two plans apart; equal inputs are the same boot again."""

@@ -54,6 +54,31 @@ def test_a_violation_is_told(gate_request: Any) -> None:
     assert verdict == ("violated", "two hashes, one key", 1)
 
 
+_HANGS: Final = """
+from startup_plan.harness.session.watchdog import HungError
+
+@requirement("KEY-01"{})
+def test_that_hangs():
+    raise HungError("the subject had not come back after 60 s")
+"""
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict"), [("", ("violated", 1)), (', "KEY-02"', ("not-run", 4))]
+)
+def test_a_hang_is_held_against_the_one_sentence_of_its_test(
+    gate_request: Any, others: str, verdict: tuple[str, int]
+) -> None:
+    """A call that does not come back says which test, not which of several sentences, it broke."""
+    outcome = run_gate(gate_request(_HANGS.format(others)))
+    (result,) = [row for row in outcome.report.results if row.requirement.id == "KEY-01"]
+
+    assert ((result.status, outcome.status), "not come back" in (result.counterexample or "")) == (
+        verdict,
+        True,
+    )
+
+
 _IDLE: Final = """
 def compute_plan_fingerprint(vllm_config, rank, world_size):
     return "0" * 16

@@ -41,6 +41,10 @@ class Booter:
         subject: name of the implementation under test, as `load_subject` takes it.
         errors: a file for what the process and vLLM print.
 
+    Attributes:
+        version: the release of vLLM.
+        assigns: whether its engines can be assigned some of a host's cards.
+
     Raises:
         RealVllmError: vLLM cannot be imported, or can build no configuration here.
         ChildError: the process died, for instance because the subject cannot be loaded.
@@ -63,7 +67,7 @@ class Booter:
             what="the process that boots",
         )
         try:
-            state, self.version = self._child.hear(_START_SECONDS)
+            state, self.version, self.assigns = self._child.hear(_START_SECONDS)
         except BaseException:
             self.close()
             raise

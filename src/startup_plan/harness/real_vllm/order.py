@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Final, final
 
 from startup_plan.harness.stubs.units import GIB, MIB
+
+ASSIGNED: Final = "parallel_config.assigned_physical_gpu_ids"
+"""The setting that gives an engine some of a host's cards, in releases that have it."""
 
 
 @final
@@ -112,6 +115,11 @@ class BootOrder:
     def size(self) -> int:
         """Number of ranks that boot together."""
         return self.tensor * self.pipeline * self.replicas
+
+    def card_of(self, rank: int) -> int:
+        """The place in `cards` of the one on which `rank` runs."""
+        assigned: list[int] = self.settings.get(ASSIGNED) or list(range(len(self.cards)))
+        return assigned[rank]
 
     def of(self, rank: int) -> RankOrder:
         """The particulars of `rank`."""

@@ -64,13 +64,14 @@ def boot(
     """
     report = BootResult(rank=rank, explicit=order.explicit, stage="start")
     cards = [Device(card.name, card.total, context=card.held) for card in order.cards]
-    cards[rank].tenants["others"] = order.of(rank).held
-    report.free = cards[rank].free
+    own = cards[order.card_of(rank)]
+    own.tenants["others"] = order.of(rank).held
+    report.free = own.free
     simulation = Simulation(cards, Runtime())
     simulation.log = report.log
     activate(simulation)
     _prepare_environment(order, rank)
-    accelerator = real_device.Accelerator(cards[rank])
+    accelerator = real_device.Accelerator(own)
     real_device.install(accelerator)
     for path, value in {**order.settings, _KV: order.explicit}.items():
         assign(config, path, value)
@@ -165,6 +166,8 @@ class _Life:
         shipped = importlib.import_module(SHIPPED)
         capture(self._report.log)
         own = subject.schema
+        # It was executed before, on the stubs, whose names it may have bound.
+        subject.forget()
         if self._order.of(self._rank).other_schema and own is not None:
             self._subject = subject.fresh_as(other_schemas(own)[0])
         else:

@@ -29,7 +29,7 @@ from startup_plan.support.ports import free_port
 
 from . import rank as real_rank
 from . import tiny_models
-from .order import BootOrder
+from .order import ASSIGNED, BootOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,6 +134,9 @@ class Zygote:
         self._configs: dict[tuple[str, int, int], Any] = {}
         self._meetings = 0
         self.version = str(vllm.__version__)
+        # A field of a dataclass is an attribute of the class, with its default.
+        parallel = importlib.import_module("vllm.config").ParallelConfig
+        self.assigns = hasattr(parallel, ASSIGNED.rpartition(".")[2])
         # A vLLM that finds no device to build for says so here.
         self._config(BootOrder(""))
 
@@ -281,9 +284,9 @@ def main(arguments: list[str]) -> None:
         try:
             zygote = Zygote(subject, Path(scratch))
         except Exception as error:
-            channel.answer([UNUSABLE, f"{type(error).__name__}: {error}"])
+            channel.answer([UNUSABLE, f"{type(error).__name__}: {error}", False])
             return
-        channel.answer([READY, zygote.version])
+        channel.answer([READY, zygote.version, zygote.assigns])
         for said in channel:
             try:
                 reports = zygote.boot(BootOrder.from_values(said))

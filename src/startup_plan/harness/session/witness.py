@@ -39,10 +39,11 @@ PROPERTY: Final = "startup-plan-record"
 
 _LONGEST: Final = 300
 
-_APPLIED: Final = "BOOT-01"
+_WITHOUT_A_PLAN: Final = frozenset({"BOOT-01", "BOOT-07"})
+"""What is broken by a subject that never comes to apply a plan, or raises where it should."""
 _NONE_APPLIED: Final = (
-    "a plan that is applied; this subject applies none, though nothing has changed since it saved "
-    "(BOOT-01)"
+    "a plan that is applied; this subject applies none where nothing has changed since it was "
+    "saved (BOOT-01)"
 )
 
 _Said = TypeVar("_Said", Violation, NeverReachedError)
@@ -274,7 +275,7 @@ class Witness:
         findings = _findings(error, ids, self._register)
         if not self._known.applies:
             # Whatever should have led to a plan that is applied ends like this one.
-            findings = tuple(each for each in findings if each.requirement == _APPLIED)
+            findings = tuple(each for each in findings if each.requirement in _WITHOUT_A_PLAN)
         if not findings:
             account.outcome, account.story = "skipped", f"{NEVER_REACHED}{_NONE_APPLIED}"
             return

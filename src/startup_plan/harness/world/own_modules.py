@@ -148,7 +148,9 @@ class OwnModules:
         for name in [name for name in self.alive if name not in settled]:
             module = self.alive.pop(name)
             self._begun.discard(name)
-            sys.modules.pop(name, None)
+            # Where vLLM is real, a module of this name may be there that was never ours.
+            if _is_simulated() or sys.modules.get(name) is module:
+                sys.modules.pop(name, None)
             parent, _, leaf = name.rpartition(".")
             above = self.alive.get(parent)
             if above is not None and vars(above).get(leaf) is module:
@@ -164,7 +166,9 @@ class OwnModules:
         self._instead = instead or {}
         self.serve()
         for name in (*self.sources.used, *self.sources.aliases):
-            sys.modules.pop(name, None)
+            # Under real vLLM its other modules are the installed ones, which are running.
+            if self.sources.owns(name) or _is_simulated():
+                sys.modules.pop(name, None)
         return importlib.import_module(self.sources.main)
 
     def spec(self, name: str, path: Sequence[str] | None) -> ModuleSpec | None:
@@ -176,7 +180,7 @@ class OwnModules:
         sources = self.sources
         if name in sources.aliases:
             return ModuleSpec(name, _Alias(sources.aliases[name]))
-        simulated = any(isinstance(finder, StubFinder) for finder in sys.meta_path)
+        simulated = _is_simulated()
         vllms = name.partition(".")[0] in ROOTS and name not in sources.named
         if vllms and (name in ROOTS or (not simulated and ordinary_spec(name, path) is not None)):
             return None
@@ -269,6 +273,11 @@ class _Finder:
 
 
 _FINDER: Final = _Finder()
+
+
+def _is_simulated() -> bool:
+    """Whether modules of vLLM and torch are the stubs."""
+    return any(isinstance(finder, StubFinder) for finder in sys.meta_path)
 
 
 @contextlib.contextmanager

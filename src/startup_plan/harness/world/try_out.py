@@ -69,7 +69,7 @@ class Tried(NamedTuple):
         version: of the distribution it belongs to, "" where that is unknown.
         does_without: names of vLLM or torch, as sentences, that it asked for in vain and could do
             without.
-        applies: whether it applies a plan where nothing has changed since it was saved, or raises.
+        applies: whether it applies a plan where nothing has changed since it was saved.
     """
 
     name: str
@@ -135,9 +135,7 @@ def _try(name: str, step: Any) -> Tried:
     asked = [said for said in dict.fromkeys(unknown_names) if said != NO_ALARM]
     if asked and not (ended and _did_without(booted)):
         raise SubjectError(f"{name} cannot be judged: {asked[0]}")
-    applies = len(booted) < 2 or any(
-        result.applied is not None or result.raised is not None for result in booted[:2]
-    )
+    applies = len(booted) < 2 or booted[1].applied is not None
     return Tried(subject.name, subject.file, subject.sha256, subject.version, asked, applies)
 
 

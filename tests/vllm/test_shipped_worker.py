@@ -9,7 +9,7 @@ import pytest
 
 from startup_plan.harness.real_vllm.group_scenes import ODD, SHAPES, Group
 from startup_plan.harness.real_vllm.host import Booter, RealHost
-from startup_plan.harness.real_vllm.order import Load
+from startup_plan.harness.real_vllm.order import ASSIGNED, Accelerator, Load
 from startup_plan.harness.stubs.units import GIB, SAFETY_BUFFER
 from startup_plan.harness.world.engine import UTILIZATION
 
@@ -52,6 +52,19 @@ def test_it_reuses_the_plan_of_a_higher_budget(host: RealHost) -> None:
     (high,), (low,) = (host.boot(host.order(settings={UTILIZATION: value})) for value in (0.9, 0.5))
 
     assert (low.applied, low.needed > low.budget) == (high.suggestion, True)
+
+
+def test_it_asks_the_platform_that_runs(shipped: Booter, host: RealHost) -> None:
+    """A subject of vLLM's own tree is executed on the modules that run, and not on copies."""
+    if not shipped.assigns:
+        pytest.skip(f"engines of vLLM {shipped.version} are not assigned cards")
+    first, second = Accelerator("Simulated H200"), Accelerator("Simulated L40S")
+    applied = [
+        host.boot(host.order(settings={ASSIGNED: [1]}, cards=cards))[0].applied
+        for cards in ([first, second], [first, second], [second, first])
+    ]
+
+    assert [bool(size) for size in applied] == [False, True, False]
 
 
 def test_it_takes_graphs_off_twice(shipped: Booter, host: RealHost) -> None:

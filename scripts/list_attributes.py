@@ -25,11 +25,8 @@ _ROOT: Final = Path(__file__).resolve().parents[1] / "src/startup_plan/harness/s
 _SETTINGS: Final = _ROOT / "vllm_settings.json"
 _LIST: Final = _ROOT / "vllm_attributes.json"
 _HOMES: Final = ("vllm/config/", "vllm/v1/worker/")
-_RUNNERS: Final = {
-    "Worker": ("Worker",),
-    # Two runners have this name; which one an engine has is a setting.
-    "ModelRunner": ("GPUModelRunner",),
-}
+# Two runners have this name; which one an engine has is a setting.
+_RUNNERS: Final = {"Worker": "Worker", "ModelRunner": "GPUModelRunner"}
 
 
 def _names(node: ast.ClassDef) -> Iterator[str]:
@@ -78,10 +75,9 @@ def main(arguments: list[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     classes = _classes(arguments)
-    wanted = {row["name"]: (row["name"],) for row in json.loads(_SETTINGS.read_text())["classes"]}
+    configs = {row["name"]: row["name"] for row in json.loads(_SETTINGS.read_text())["classes"]}
     listed = {
-        name: sorted(set().union(*(_all(each, classes) for each in sources)))
-        for name, sources in sorted((_RUNNERS | wanted).items())
+        name: sorted(_all(source, classes)) for name, source in sorted((_RUNNERS | configs).items())
     }
     lines = ",\n".join(
         f"{json.dumps(name)}: {json.dumps(names, separators=(',', ':'))}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from tests.idle_plan import IDLE_PLAN
 
 from startup_plan.harness.gate.run import run_gate
 
@@ -79,18 +80,6 @@ def test_a_hang_is_held_against_the_one_sentence_of_its_test(
     )
 
 
-_IDLE: Final = """
-def compute_plan_fingerprint(vllm_config, rank, world_size):
-    return "0" * 16
-
-def maybe_apply_startup_plan(worker):
-    pass
-
-def maybe_save_startup_plan(worker, kv_cache_memory_bytes):
-    pass
-"""
-"""A subject that never applies a plan, and raises nothing."""
-
 _BOTH: Final = """
 @requirement("BOOT-01")
 def test_a_plan_is_applied():
@@ -105,7 +94,7 @@ def test_a_plan_can_be_moved():
 def test_who_applies_nothing_is_blamed_for_that_alone(gate_request: Any, tmp_path: Path) -> None:
     """Where no plan is ever applied, that is the one violation; the rest was never reached."""
     subject = tmp_path / "idle.py"
-    subject.write_text(_IDLE)
+    subject.write_text(IDLE_PLAN)
     report = run_gate(gate_request(_BOTH, subject=str(subject))).report
     told = {row.requirement.id: (row.status, row.counterexample) for row in report.results}
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from tests.idle_plan import IDLE_PLAN
 
 from startup_plan.harness.stubs import modules as stub_modules
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate, active
@@ -17,17 +18,6 @@ from startup_plan.harness.zoo.seed import REWRITE
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-_FUNCTIONS: Final = """
-def compute_plan_fingerprint(vllm_config, rank, world_size):
-    return "0" * 16
-
-def maybe_apply_startup_plan(worker):
-    pass
-
-def maybe_save_startup_plan(worker, kv_cache_memory_bytes):
-    pass
-"""
 
 # Each keeps a count somewhere; `seen()` gives how often it was called before in this process.
 _STATES: Final = {
@@ -391,7 +381,7 @@ def write(folder: Path, source: str) -> str:
     file = folder / "plan.py"
     lines = source.splitlines()
     margin = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
-    file.write_text("\n".join(line[margin:] for line in lines) + _FUNCTIONS)
+    file.write_text("\n".join(line[margin:] for line in lines) + IDLE_PLAN)
     return str(file)
 
 
@@ -420,7 +410,7 @@ def test_state_in_another_module_of_the_package_ends_too(
         "def seen():\n"
         "    from .memory import kept\n"
         "    kept.append(1)\n"
-        "    return len(memory.kept) - 1\n" + _FUNCTIONS
+        "    return len(memory.kept) - 1\n" + IDLE_PLAN
     )
     monkeypatch.syspath_prepend(tmp_path)
     subject = load_subject("fresh_package")

@@ -23,12 +23,13 @@ class NoReleaseError(Exception):
 
 def names() -> tuple[str, ...]:
     """Give the releases that there is a report on."""
-    return tuple(sorted({file.stem for file in FOLDER.glob("vllm-*.json")} | _same().keys()))
+    return tuple(sorted(_judged()))
 
 
-def _same() -> dict[str, str]:
-    found: dict[str, str] = json.loads(SAME.read_text("utf-8"))
-    return found
+def _judged() -> dict[str, str]:
+    """Release -> the one whose files it has, which is mostly itself."""
+    same: dict[str, str] = json.loads(SAME.read_text("utf-8"))
+    return {file.stem: file.stem for file in FOLDER.glob("vllm-*.json")} | same
 
 
 def report_of(name: str) -> Path | None:
@@ -48,10 +49,10 @@ def gaps_of(name: str) -> Path | None:
 def _file(name: str, ending: str) -> Path | None:
     if not _RELEASE.fullmatch(name) or name.endswith((".json", ".whl", ".py")):
         return None
-    file = FOLDER / f"{_same().get(name, name)}{ending}"
-    if name not in names():
+    judged = _judged()
+    if name not in judged:
         raise NoReleaseError(
             f"no report on {name} comes with this startup-plan (there is one on "
-            f"{', '.join(names())}): give a wheel or a report of its own"
+            f"{', '.join(sorted(judged))}): give a wheel or a report of its own"
         )
-    return file
+    return FOLDER / f"{judged[name]}{ending}"

@@ -27,6 +27,7 @@ from startup_plan.harness.operations.interposer import (
     UnknownOperationError,
     mark_injected,
 )
+from startup_plan.harness.world.patience import CLOCKS, clock_ahead
 
 if TYPE_CHECKING:
     import os
@@ -40,9 +41,10 @@ PATIENCE: Final = 30.0
 """Seconds after which a player that does not come back is taken for stuck."""
 
 _MOST_TURNS: Final = 200
-_NAP: Final = 0.1
-_CLOCKS: Final = ("monotonic", "monotonic_ns", "perf_counter", "time", "time_ns")
 """A player that has given back its turn this often without an end waits for ever."""
+
+_NAP: Final = 0.1
+"""Seconds that a sleep takes at least, or a patience of seconds would take too many turns."""
 
 
 class StuckError(RuntimeError):
@@ -373,25 +375,19 @@ def waits_seen(player_here: Callable[[], Paced | None]) -> Iterator[None]:
         if player is None:
             _sleep(seconds)
         else:
-            # Not less than that, or somebody's five seconds would take too many turns.
             player.slept += max(seconds, _NAP)
             player.give_back(None)
 
-    def clock_of(real: Callable[[], float]) -> Callable[[], float]:
-        def read() -> float:
-            player, now = player_here(), real()
-            if player is None:
-                return now
-            return now + int(player.slept * 1e9) if isinstance(now, int) else now + player.slept
-
-        return read
+    def slept() -> float:
+        player = player_here()
+        return 0.0 if player is None else player.slept
 
     with contextlib.ExitStack() as back:
         for module, name, ours in (
             (fcntl, "flock", lock_of(fcntl.flock)),
             (fcntl, "lockf", lock_of(_flock)),
             (time, "sleep", sleep),
-            *((time, name, clock_of(getattr(time, name))) for name in _CLOCKS),
+            *((time, name, clock_ahead(getattr(time, name), slept)) for name in CLOCKS),
         ):
             back.callback(setattr, module, name, getattr(module, name))
             setattr(module, name, ours)

@@ -30,10 +30,27 @@ SECONDS: Final = 2.0
 
 _EXTRA_BYTES: Final = 512 * MIB
 _TICK: Final = 0.001
-_CLOCKS: Final = ("monotonic", "monotonic_ns", "perf_counter", "time", "time_ns")
 _MOST: Final = 1000
 _LOCKS: Final = frozenset({"fcntl.flock", "fcntl.lockf", "fcntl.fcntl"})
 _MAKES: Final = frozenset({"os.mkdir", "os.link", "os.symlink"})
+
+CLOCKS: Final = ("monotonic", "monotonic_ns", "perf_counter", "time", "time_ns")
+"""The functions of `time` that tell how time passes."""
+
+
+def clock_ahead(real: Callable[[], float], ahead: Callable[[], float]) -> Callable[[], float]:
+    """A clock that goes before another.
+
+    Args:
+        real: the other, which counts nanoseconds where it gives integers, else seconds.
+        ahead: by how many seconds, asked at each look.
+    """
+
+    def read() -> float:
+        by, now = ahead(), real()
+        return now + int(by * 1e9) if isinstance(now, int) else now + by
+
+    return read
 
 
 @final
@@ -93,19 +110,15 @@ class _Clock:
 
     def install(self) -> None:
         """Be the time of this process, for good."""
-        for name in _CLOCKS:
-            vars(time)[name] = self._ahead(getattr(time, name))
+        for name in CLOCKS:
+            vars(time)[name] = clock_ahead(getattr(time, name), self._ahead)
         vars(time)["sleep"] = self.sleep
         vars(select)["select"] = self._choosing(select.select)
         setattr(threading.Condition, "wait", self._waiting(threading.Condition.wait))  # noqa: B010  # mypy lets nobody assign to a method
 
-    def _ahead(self, real: Callable[[], float]) -> Callable[[], float]:
-        def read() -> float:
-            self._looks += 1
-            ahead, now = self.slept + self._looks * _TICK, real()
-            return now + int(ahead * 1e9) if isinstance(now, int) else now + ahead
-
-        return read
+    def _ahead(self) -> float:
+        self._looks += 1
+        return self.slept + self._looks * _TICK
 
     def _waiting(self, real: Callable[..., bool]) -> Callable[..., bool]:
         """What another thread ends is no waiting for time to pass."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from typing import TYPE_CHECKING, Any, Final, final
 
 from startup_plan.harness.stubs import modules as stub_modules
@@ -18,7 +17,7 @@ from startup_plan.harness.stubs.backends import chosen
 from startup_plan.harness.stubs.state import Device, Runtime, Simulation, activate
 
 from .freshness import Pristine
-from .own_modules import OwnModules, imports_kept
+from .own_modules import SHIPPED, OwnModules, imports_kept
 from .watching import Watch
 
 if TYPE_CHECKING:
@@ -28,8 +27,9 @@ if TYPE_CHECKING:
     from .own_modules import Sources
 
 _SCHEMA: Final = "PLAN_SCHEMA_VERSION"
-_SHIPPED: Final = os.path.join("vllm", "v1", "worker", "startup_plan.py")
 """What vLLM's module calls it."""
+
+_SHIPPED_FILE: Final = f"{SHIPPED.replace('.', '/')}.py"
 
 FUNCTIONS: Final = {
     "compute_plan_fingerprint": ("vllm_config", "rank", "world_size"),
@@ -108,7 +108,7 @@ class Subject:
 
         That of vLLM 0.26 does; from 0.27 on its estimate is in the peak that is taken off as well.
         """
-        return self.version.startswith("0.26.") and self.file.endswith(_SHIPPED)
+        return self.version.startswith("0.26.") and self.file.endswith(_SHIPPED_FILE)
 
     def fresh(self) -> ModuleType:
         """The subject's module as a new process would have it; stubs must be installed.
